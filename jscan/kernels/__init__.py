@@ -1,0 +1,5 @@
+"""GPU kernels: Pallas on Triton. `scan` runs one, `why_not` says what stands in the way."""
+
+from jscan.kernels.launch import METHODS as METHODS
+from jscan.kernels.launch import scan as scan
+from jscan.kernels.launch import why_not as why_not

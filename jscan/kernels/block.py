@@ -1,0 +1,23 @@
+"""Rows that fit a tile: one kernel, no state, several rows per program.
+
+    program 0:  row 0 ─ load ─ tile scan ─ store        program 1: rows R .. 2R-1        ...
+                row 1 ─ load ─ tile scan ─ store
+                ...
+                row R-1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax.experimental import pallas as pl
+
+from jscan.kernels.scan import Scan
+from jscan.kernels.tile import Tile
+
+
+def kernel(scan: Scan, refs: Sequence[Any]) -> None:
+    tile = Tile(scan.geometry, pl.program_id(0))
+    inputs, outputs = scan.split(refs)
+    scan.store(tile, outputs, inputs, scan.tile_scan(scan.load(tile, inputs)))

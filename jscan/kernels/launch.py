@@ -1,0 +1,186 @@
+"""From arrays to one kernel call: the cut, the state, the launch."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+from jscan.kernels import block, lookback, tuning
+from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_identity
+from jscan.kernels.scan import Scan
+from jscan.kernels.tile import Geometry, View, collapse
+
+METHODS = ("block", "lookback")
+_SUPPORTED = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "float16 bfloat16 float32 float64 complex64 complex128".split()
+)
+
+
+def why_not(
+    leaves: Sequence[Any], *, combine: Any, axis: int, exclusive: bool, method: str
+) -> str | None:
+    """Why no kernel (of this method) can run this scan; None if one can."""
+    for leaf in leaves:
+        if jnp.dtype(leaf.dtype).name not in _SUPPORTED:
+            return f"kernels take no {jnp.dtype(leaf.dtype).name} leaves"
+    try:
+        prepare(combine)
+    except Inexpressible as error:
+        return str(error)
+    if exclusive and combine.identity is None:
+        return "an exclusive scan needs the operator's identity"
+    full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
+    outer, n, inner = _three(full, axis)
+    width = sum(a.dtype.itemsize for a in combine.jaxpr.out_avals)
+    if method == "block" and tuning.block(n, outer, inner, width) is None:
+        limit = tuning.BLOCK_BYTES // width
+        return f"rows of {n} elements do not fit one tile (at most {limit} here)"
+    return None
+
+
+def scan(
+    leaves: Sequence[jax.Array],
+    flags: jax.Array | None,
+    *,
+    combine: Any,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    used: Sequence[bool],
+    method: str,
+    interpret: bool = False,
+) -> list[jax.Array]:
+    """Scans ``leaves`` along ``axis``; returns the used ones in the full shape.
+
+    Every operand's dimensions are full or 1. Runs where `why_not` finds nothing to object to.
+    """
+    full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
+    outer, n, inner = _three(full, axis)
+    if math.prod(full) == 0 or n == 1:
+        return _trivial(leaves, combine, exclusive, used, full)
+    parts, real_used = _real_parts(leaves, used)
+    width = sum(a.dtype.itemsize for a in combine.jaxpr.out_avals)
+    rows, tuned = _cut(method, n, outer, inner, width, len(parts), flags is not None)
+    geometry = Geometry(outer, n, inner, rows, tuned.length, tuned.lanes, reverse, exclusive)
+    operands, views = zip(*(_view(x, full, axis) for x in parts), strict=True)
+    flag_operand, flag_view = (None, None) if flags is None else _view(flags, full, axis)
+    operator = prepare(combine)
+    one = Scan(
+        geometry=geometry,
+        operator=operator,
+        dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
+        storage=tuple(np.dtype(x.dtype) for x in parts),
+        identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
+        used=real_used,
+        views=views,
+        flag_view=flag_view,
+    )
+    inputs = [*operands, *([] if flag_operand is None else [flag_operand])]
+    outputs = _launch(one, tuned, inputs, interpret)
+    return _complex_parts([x.reshape(full) for x in outputs], leaves, used)
+
+
+def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
+def _cut(
+    method: str, n: int, outer: int, inner: int, width: int, leaves: int, segmented: bool
+) -> tuple[int, tuning.Tuning]:
+    if method in ("auto", "block"):
+        tile = tuning.block(n, outer, inner, width)
+        if tile is not None:
+            return tile
+    return 1, tuning.lookback(n, outer, inner, width, leaves, segmented)
+
+
+def _view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array, View]:
+    view = collapse(operand.shape, full, axis)
+    if view is None:
+        operand = jnp.broadcast_to(operand, full)
+        view = View(_three(full, axis), (1, math.prod(full[:axis])))
+    return operand.reshape(-1), view
+
+
+def _launch(
+    one: Scan, tuned: tuning.Tuning, inputs: Sequence[jax.Array], interpret: bool
+) -> list[jax.Array]:
+    g = one.geometry
+    size = g.outer * g.n * g.inner
+    kept = [d for d, used in zip(one.storage, one.used, strict=True) if used]
+    shapes = [_like(inputs, (size,), d) for d in kept]
+    state = lookback.tile_state(one) if g.tiles > 1 else None
+    aliases = {}
+    if state is None:
+        body: Callable[..., None] = functools.partial(block.kernel, one)
+    else:
+        body = functools.partial(lookback.kernel, one, tuned.window)
+        inputs = [*inputs, jnp.zeros((state.words, 2), jnp.int32)]
+        shapes = [*shapes, _like(inputs, (state.words, 2), np.dtype(np.int32))]
+        aliases = {len(inputs) - 1: len(shapes) - 1}
+    count = len(inputs) - len(aliases)
+
+    def kernel(*refs: Any) -> None:
+        body(refs[:count] + refs[len(inputs) :])
+
+    outputs = pl.pallas_call(
+        kernel,
+        grid=(g.programs,),
+        out_shape=shapes,
+        input_output_aliases=aliases,
+        compiler_params=plgpu.CompilerParams(num_warps=tuned.warps, num_stages=1),
+        interpret=interpret,
+        name="jscan_block" if state is None else "jscan_lookback",
+    )(*inputs)
+    return list(outputs[: len(kept)])
+
+
+def _like(inputs: Sequence[jax.Array], shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """An output's type; inside ``shard_map`` it varies over the mesh axes that any input varies over."""
+    varying = frozenset().union(*(getattr(jax.typeof(x), "vma", frozenset()) for x in inputs))
+    if varying:
+        return jax.ShapeDtypeStruct(shape, dtype, vma=varying)
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def _trivial(
+    leaves: Sequence[jax.Array], combine: Any, exclusive: bool, used: Sequence[bool], full: Any
+) -> list[jax.Array]:
+    """Axes of length 0 or 1, and empty batches: nothing to launch."""
+    kept = [k for k, u in enumerate(used) if u]
+    if exclusive:
+        return [jnp.full(full, combine.identity[k], leaves[k].dtype) for k in kept]
+    return [jnp.broadcast_to(leaves[k], full) for k in kept]
+
+
+def _real_parts(
+    leaves: Sequence[jax.Array], used: Sequence[bool]
+) -> tuple[list[jax.Array], tuple[bool, ...]]:
+    parts: list[jax.Array] = []
+    kept: list[bool] = []
+    for leaf, wanted in zip(leaves, used, strict=True):
+        real = [lax.real(leaf), lax.imag(leaf)] if leaf.dtype.kind == "c" else [leaf]
+        parts += real
+        kept += [wanted] * len(real)
+    return parts, tuple(kept)
+
+
+def _complex_parts(
+    outputs: Sequence[jax.Array], leaves: Sequence[jax.Array], used: Sequence[bool]
+) -> list[jax.Array]:
+    rest = iter(outputs)
+    kept = [leaf for leaf, wanted in zip(leaves, used, strict=True) if wanted]
+    return [
+        lax.complex(next(rest), next(rest)) if len(real_dtypes(leaf.dtype)) == 2 else next(rest)
+        for leaf in kept
+    ]

@@ -1,0 +1,212 @@
+"""The operator as Triton can run it: real leaves, NaN-propagating extrema, and the flag-value transform.
+
+A complex leaf becomes two real ones (real and imaginary part); ``max`` and ``min`` become what XLA means by them;
+Schwartz's transform turns an operator on values into one on (head flag, values), which makes a scan segmented.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from jscan.kernels import pallas
+
+FLAG = np.dtype(np.int32)
+
+
+class Inexpressible(Exception):
+    """The operator cannot become a kernel's; the text says why."""
+
+
+def real_dtypes(dtype: Any) -> list[np.dtype]:
+    """The dtypes that one leaf of ``dtype`` has inside a kernel."""
+    dtype = np.dtype(dtype)
+    if dtype.kind != "c":
+        return [dtype]
+    return [np.dtype(np.float32 if dtype == np.complex64 else np.float64)] * 2
+
+
+def real_identity(identity: Sequence[Any]) -> list[np.generic]:
+    """The identity's scalars as the kernel's leaves."""
+    parts: list[np.generic] = []
+    for scalar in identity:
+        scalar = np.asarray(scalar)[()]
+        parts += [scalar.real, scalar.imag] if scalar.dtype.kind == "c" else [scalar]
+    return parts
+
+
+@functools.lru_cache(maxsize=1024)
+def prepare(combine: Any) -> core.ClosedJaxpr:
+    """``combine``'s scalar jaxpr over real leaves. Raises `Inexpressible`."""
+    source = combine.jaxpr
+    count = len(source.out_avals)
+    dtypes = [d for a in source.out_avals for d in real_dtypes(a.dtype)]
+
+    def operator(*scalars):
+        outputs = _evaluate(source.jaxpr, source.consts, _pack(scalars, source.in_avals))
+        return _unpack(outputs[:count])
+
+    scalars = [jax.ShapeDtypeStruct((), d) for d in dtypes * 2]
+    with jax.numpy_dtype_promotion("standard"):
+        prepared = jax.make_jaxpr(operator)(*scalars)
+    if prepared.consts:
+        raise Inexpressible("the operator holds constants that are not scalars")
+    reason = pallas.why_inexpressible(prepared)
+    if reason is not None:
+        raise Inexpressible(f"Triton cannot express the operator: {reason}")
+    return prepared
+
+
+@functools.lru_cache(maxsize=1024)
+def flag_value(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """(fx, x) ⊕s (fy, y) = (fx | fy, y if fy else x ⊕ y)  (Schwartz 1980)."""
+    count = len(operator.out_avals)
+    apply = core.jaxpr_as_fun(operator)
+
+    def segmented(*scalars):
+        (fx, *x), (fy, *y) = scalars[: count + 1], scalars[count + 1 :]
+        combined = apply(*x, *y)
+        values = [lax.select(fy != FLAG.type(0), b, c) for b, c in zip(y, combined, strict=True)]
+        return fx | fy, *values
+
+    scalars = [jax.ShapeDtypeStruct((), d) for d in [FLAG, *(a.dtype for a in operator.out_avals)]]
+    return jax.make_jaxpr(segmented)(*scalars * 2)
+
+
+# --- rewriting ---------------------------------------------------------------------------------------------------
+
+
+def _pack(scalars: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
+    """Pairs up real and imaginary parts: a complex value is a (re, im) tuple while it is rewritten."""
+    values, rest = [], iter(scalars)
+    for aval in avals:
+        values.append((next(rest), next(rest)) if aval.dtype.kind == "c" else next(rest))
+    return values
+
+
+def _unpack(values: Sequence[Any]) -> list[Any]:
+    return [part for v in values for part in (v if isinstance(v, tuple) else (v,))]
+
+
+def _evaluate(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    environment: dict[Any, Any] = {}
+
+    def read(atom):
+        if not isinstance(atom, core.Literal):
+            return environment[atom]
+        value = np.asarray(atom.val, atom.aval.dtype)[()]
+        return (value.real, value.imag) if value.dtype.kind == "c" else value
+
+    environment.update(zip(jaxpr.constvars, consts, strict=True))
+    environment.update(zip(jaxpr.invars, arguments, strict=True))
+    for equation in jaxpr.eqns:
+        operands = [read(a) for a in equation.invars]
+        results = _apply(equation, operands)
+        environment.update(zip(equation.outvars, results, strict=True))
+    return [read(a) for a in jaxpr.outvars]
+
+
+def _apply(equation: Any, operands: list[Any]) -> list[Any]:
+    name = equation.primitive.name
+    inner = _inner_jaxpr(equation)
+    if inner is not None:
+        return _evaluate(inner.jaxpr, inner.consts, operands)
+    complex_result = any(v.aval.dtype.kind == "c" for v in equation.outvars)
+    if complex_result or any(isinstance(x, tuple) for x in operands):
+        rule = _COMPLEX_RULES.get(name)
+        if rule is None:
+            raise Inexpressible(f"no kernel form of {name} on complex numbers")
+        return [rule(*operands, **_complex_parameters(equation))]
+    if name in ("max", "min"):
+        return [_extremum(name, *operands)]
+    result = equation.primitive.bind(*operands, **equation.params)
+    return list(result) if equation.primitive.multiple_results else [result]
+
+
+def _inner_jaxpr(equation: Any) -> core.ClosedJaxpr | None:
+    """The body of a call such as ``jit`` or a function with a custom derivative."""
+    for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+        inner = equation.params.get(key)
+        if isinstance(inner, core.ClosedJaxpr):
+            return inner
+        if isinstance(inner, core.Jaxpr):
+            return core.ClosedJaxpr(inner, ())
+    return None
+
+
+def _extremum(name: str, x: Any, y: Any) -> Any:
+    x, y = jnp.asarray(x), jnp.asarray(y)
+    if x.dtype == jnp.bool_:
+        return x | y if name == "max" else x & y
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return lax.max(x, y) if name == "max" else lax.min(x, y)
+    return (pallas.nan_max_p if name == "max" else pallas.nan_min_p).bind(x, y)
+
+
+def _complex_parameters(equation: Any) -> dict[str, Any]:
+    if equation.primitive.name == "convert_element_type":
+        return {"new_dtype": equation.params["new_dtype"]}
+    if equation.primitive.name == "integer_pow":
+        return {"y": equation.params["y"]}
+    return {}
+
+
+def _multiply(x: Any, y: Any) -> Any:
+    return (x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0])
+
+
+def _divide(x: Any, y: Any) -> Any:
+    """Smith's algorithm: no overflow in the squared modulus."""
+    swap = abs(y[0]) < abs(y[1])
+    big, small = lax.select(swap, y[1], y[0]), lax.select(swap, y[0], y[1])
+    ratio = small / big
+    scale = big + small * ratio
+    u, v = lax.select(swap, x[1], x[0]), lax.select(swap, x[0], x[1])
+    imaginary = (v - u * ratio) / scale
+    return ((u + v * ratio) / scale, lax.select(swap, -imaginary, imaginary))
+
+
+def _convert(x: Any, new_dtype: Any) -> Any:
+    dtype = real_dtypes(new_dtype)[0]
+    if isinstance(x, tuple):
+        return tuple(lax.convert_element_type(part, dtype) for part in x)
+    real = lax.convert_element_type(x, dtype)
+    return (real, lax.full_like(real, 0))
+
+
+def _power(x: Any, y: int) -> Any:
+    if y < 1:
+        raise Inexpressible("no kernel form of a complex power below 1")
+    return functools.reduce(_multiply, [x] * y)
+
+
+def _select(which: Any, *cases: Any) -> Any:
+    return tuple(lax.select_n(which, *parts) for parts in zip(*cases, strict=True))
+
+
+_COMPLEX_RULES: dict[str, Callable[..., Any]] = {
+    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    "add_any": lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    "sub": lambda x, y: (x[0] - y[0], x[1] - y[1]),
+    "mul": _multiply,
+    "div": _divide,
+    "neg": lambda x: (-x[0], -x[1]),
+    "conj": lambda x: (x[0], -x[1]),
+    "real": lambda x: x[0],
+    "imag": lambda x: x[1],
+    "complex": lambda re, im: (re, im),
+    "square": lambda x: _multiply(x, x),
+    "integer_pow": _power,
+    "eq": lambda x, y: (x[0] == y[0]) & (x[1] == y[1]),
+    "ne": lambda x, y: (x[0] != y[0]) | (x[1] != y[1]),
+    "select_n": _select,
+    "convert_element_type": _convert,
+    "copy": lambda x: x,
+}

@@ -1,0 +1,396 @@
+"""The in-kernel primitives, and the one file that touches ``jax._src``.
+
+Pallas traces a kernel's Python to a jaxpr and lowers that jaxpr to Triton IR. What it lacks for a scan is added
+here, each as a primitive with three faces: a Triton lowering (the real thing), a state-discharge rule or an XLA
+lowering (the interpreter, on machines without a GPU), and an abstract evaluation.
+
+    load, store     a tile between memory and registers, at 64-bit offsets where the array needs them
+    tile_scan       the warp-composed scan of a register tile: ``tt.scan`` with any traced operator
+    publish, peek   one tagged 64-bit word of tile state, written relaxed and read volatile
+    nan_max, nan_min  maximum and minimum that propagate NaN, as XLA's do and Triton's do not
+
+State words live in an ``int32[words, 2]`` array: the value in the low half, the tag in the high half, so that no
+kernel needs 64-bit types switched on.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax._src import state
+from jax._src.interpreters.mlir import TracebackCaches
+from jax._src.lib.mlir import ir
+from jax._src.lib.mlir.dialects import arith
+from jax._src.lib.triton import dialect as tt
+from jax._src.pallas.triton import lowering as triton
+from jax._src.state import discharge
+from jax.extend import core
+from jax.interpreters import batching, mlir
+
+Terms = Sequence[tuple[Any, int]]  # (int32 scalar or tensor, static multiplier): their weighted sum is an address
+_WIDE = 2**31
+
+
+def evaluate(jaxpr: core.ClosedJaxpr, operands: Sequence[jax.Array]) -> list[jax.Array]:
+    """Applies a scalar jaxpr to arrays of one shape, element by element."""
+    function: Callable[..., Any] = core.jaxpr_as_fun(jaxpr)
+    for _ in range(operands[0].ndim):
+        function = jax.vmap(function)
+    return list(function(*operands))
+
+
+# --- tile scan -------------------------------------------------------------------------------------------------
+
+tile_scan_p = core.Primitive("jscan_tile_scan")
+tile_scan_p.multiple_results = True
+
+
+def tile_scan(
+    jaxpr: core.ClosedJaxpr, leaves: Sequence[jax.Array], axis: int, reverse: bool
+) -> list[jax.Array]:
+    """Inclusive scan of register tiles along ``axis`` under the operator ``jaxpr``."""
+    return tile_scan_p.bind(*leaves, jaxpr=jaxpr, axis=axis, reverse=reverse)
+
+
+@tile_scan_p.def_abstract_eval
+def _tile_scan_abstract_eval(*avals, jaxpr, axis, reverse):
+    del jaxpr, axis, reverse
+    return list(avals)
+
+
+def _tile_scan_interpret(*leaves, jaxpr, axis, reverse):
+    def operator(left, right):
+        return evaluate(jaxpr, [*left, *right])
+
+    return lax.associative_scan(operator, list(leaves), reverse=reverse, axis=axis)
+
+
+def _tile_scan_triton(ctx, *leaves, jaxpr, axis, reverse):
+    leaves = [triton._ensure_ir_value(x, a) for x, a in zip(leaves, ctx.avals_in, strict=True)]
+    if ctx.avals_in[0].shape[axis] == 1:
+        return leaves
+    scan = tt.ScanOp(leaves, axis, reverse)
+    types = [triton._element_type(x.type) for x in leaves] * 2
+    entry = scan.regions[0].blocks.append(*types)
+    with ir.InsertionPoint.at_block_begin(entry):
+        results = triton.lower_jaxpr_to_triton_ir(
+            ctx.context, jaxpr.jaxpr, None, *entry.arguments
+        )
+        results = [
+            triton._ensure_ir_value(r, a) for r, a in zip(results, jaxpr.out_avals, strict=True)
+        ]
+        tt.scan_return(results)
+    scan.verify()
+    return list(scan.result)
+
+
+# --- maximum and minimum that propagate NaN ----------------------------------------------------------------------
+
+nan_max_p = core.Primitive("jscan_nan_max")
+nan_min_p = core.Primitive("jscan_nan_min")
+
+
+def _binary_triton(operation, ctx, x, y):
+    x, y = triton._bcast(x, y, *ctx.avals_in, *ctx.avals_out)
+    return operation(x, y)
+
+
+# --- memory ------------------------------------------------------------------------------------------------------
+
+load_p = core.Primitive("jscan_load")
+store_p = core.Primitive("jscan_store")
+store_p.multiple_results = True
+
+
+def load(
+    ref: Any, terms: Terms, *, mask: jax.Array | None = None, eviction: str | None = None
+) -> jax.Array:
+    """Reads ``ref`` (seen flat) at the sum of ``terms``; lanes outside ``mask`` hold no defined value."""
+    values, multipliers = zip(*terms, strict=True)
+    masks = () if mask is None else (mask,)
+    return load_p.bind(ref, *values, *masks, multipliers=multipliers, eviction=eviction)
+
+
+def store(
+    ref: Any,
+    terms: Terms,
+    value: jax.Array,
+    *,
+    mask: jax.Array | None = None,
+    eviction: str | None = None,
+) -> None:
+    """Writes ``value`` to ``ref`` (seen flat) at the sum of ``terms``, in the lanes of ``mask``."""
+    values, multipliers = zip(*terms, strict=True)
+    masks = () if mask is None else (mask,)
+    store_p.bind(ref, *values, value, *masks, multipliers=multipliers, eviction=eviction)
+
+
+def _address_shape(values: Sequence[Any]) -> tuple[int, ...]:
+    return np.broadcast_shapes(*(v.shape for v in values))
+
+
+def _load_abstract_eval(ref, *operands, multipliers, eviction):
+    del eviction
+    shape = _address_shape(operands[: len(multipliers)])
+    return jax.core.ShapedArray(shape, ref.dtype), {state.ReadEffect(0)}
+
+
+def _store_abstract_eval(ref, *operands, multipliers, eviction):
+    del ref, operands, multipliers, eviction
+    return [], {state.WriteEffect(0)}
+
+
+def _address_interpret(values, multipliers):
+    """The flat index, in 32 bits: the interpreter serves arrays of test size."""
+    return sum(v.astype(jnp.int32) * np.int32(m) for v, m in zip(values, multipliers, strict=True))
+
+
+def _load_discharge(*arguments, multipliers, eviction):
+    del eviction
+    masked = _extra_operands(arguments, 1 + len(multipliers))
+    ref, *operands = arguments[-(1 + len(multipliers) + masked) :]
+    index = _address_interpret(operands[: len(multipliers)], multipliers)
+    if masked:
+        index = jnp.where(operands[-1], index, 0)
+    value = ref.reshape(-1)[index] if ref.size else jnp.zeros(index.shape, ref.dtype)
+    return (ref, *[None] * len(operands)), value
+
+
+def _store_discharge(*arguments, multipliers, eviction):
+    del eviction
+    masked = _extra_operands(arguments, 2 + len(multipliers))
+    ref, *operands = arguments[-(2 + len(multipliers) + masked) :]
+    index = _address_interpret(operands[: len(multipliers)], multipliers)
+    value = operands[len(multipliers)]
+    if masked:
+        index = jnp.where(operands[-1], index, ref.size)
+    index = jnp.broadcast_to(index, value.shape)
+    updated = ref.reshape(-1).at[index].set(value, mode="drop").reshape(ref.shape)
+    return (updated, *[None] * len(operands)), []
+
+
+def _extra_operands(arguments: Sequence[Any], expected: int) -> int:
+    """How many operands follow the expected ones, behind what jax passes first."""
+    leading = 1 if jax.__version_info__ >= (0, 11) else 2  # a context; in jax 0.10 two lists of avals
+    return len(arguments) - leading - expected
+
+
+def _address_triton(ctx, ref, ref_aval, values, avals, multipliers, shape):
+    """The pointer tensor: scalar terms move the base pointer, tensor terms make the offsets."""
+    i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
+    wide = math.prod(ref_aval.shape) >= _WIDE
+
+    def weighted(value, aval, multiplier, width):
+        value = triton._ensure_ir_value(value, aval)
+        value = triton._ir_cast(value, width, signed=True)
+        return triton._mul(value, triton._full(value.type, multiplier))
+
+    base, offsets = None, None
+    for value, aval, multiplier in zip(values, avals, multipliers, strict=True):
+        if aval.shape:
+            width = i64 if wide and multiplier * max(shape) >= _WIDE else i32
+            term = triton._bcast_to(weighted(value, aval, multiplier, width), shape)
+            if offsets is not None and offsets.type != term.type:
+                term = triton._ir_cast(term, i64, signed=True)
+                offsets = triton._ir_cast(offsets, i64, signed=True)
+            offsets = term if offsets is None else triton._add(offsets, term)
+        else:
+            term = weighted(value, aval, multiplier, i64 if wide else i32)
+            base = term if base is None else triton._add(base, term)
+    pointer = ref if base is None else triton._add(ref, base)
+    if offsets is None:
+        return pointer
+    return triton._add(triton._bcast_to(pointer, shape), offsets)
+
+
+def _mask_triton(masks, avals, shape):
+    if not masks:
+        return None
+    return triton._bcast_to(triton._ensure_ir_value(masks[0], avals[0]), shape)
+
+
+def _load_triton(ctx, ref, *operands, multipliers, eviction):
+    ref_aval, *avals = ctx.avals_in
+    count, (out_aval,) = len(multipliers), ctx.avals_out
+    pointer = _address_triton(
+        ctx, ref, ref_aval, operands[:count], avals[:count], multipliers, out_aval.shape
+    )
+    mask = _mask_triton(operands[count:], avals[count:], out_aval.shape)
+    return triton._load(pointer, mask=mask, eviction_policy=eviction)
+
+
+def _store_triton(ctx, ref, *operands, multipliers, eviction):
+    ref_aval, *avals = ctx.avals_in
+    count = len(multipliers)
+    value = triton._ensure_ir_value(operands[count], avals[count])
+    shape = avals[count].shape
+    pointer = _address_triton(
+        ctx, ref, ref_aval, operands[:count], avals[:count], multipliers, shape
+    )
+    mask = _mask_triton(operands[count + 1 :], avals[count + 1 :], shape)
+    triton._store(pointer, value, mask=mask, eviction_policy=eviction)
+    return []
+
+
+# --- tile state --------------------------------------------------------------------------------------------------
+
+publish_p = core.Primitive("jscan_publish")
+publish_p.multiple_results = True
+peek_p = core.Primitive("jscan_peek")
+peek_p.multiple_results = True
+
+
+def publish(
+    words: Any, terms: Terms, tag: jax.Array, value: jax.Array, mask: jax.Array | None = None
+) -> None:
+    """Writes (tag, value), both int32, as one 64-bit word, relaxed: the word is valid by itself."""
+    values, multipliers = zip(*terms, strict=True)
+    masks = () if mask is None else (mask,)
+    publish_p.bind(words, *values, tag, value, *masks, multipliers=multipliers)
+
+
+def peek(words: Any, terms: Terms, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Reads words, volatile, as (tags, values); lanes outside ``mask`` read as tag 0."""
+    values, multipliers = zip(*terms, strict=True)
+    tags, pieces = peek_p.bind(words, *values, mask, multipliers=multipliers)
+    return tags, pieces
+
+
+def _publish_abstract_eval(words, *operands, multipliers):
+    del words, operands, multipliers
+    return [], {state.WriteEffect(0)}
+
+
+def _peek_abstract_eval(words, *operands, multipliers):
+    del words
+    aval = jax.core.ShapedArray(_address_shape(operands[: len(multipliers)]), jnp.int32)
+    return [aval, aval], {state.ReadEffect(0)}
+
+
+def _publish_discharge(*arguments, multipliers):
+    masked = _extra_operands(arguments, 3 + len(multipliers))
+    words, *operands = arguments[-(3 + len(multipliers) + masked) :]
+    index = _address_interpret(operands[: len(multipliers)], multipliers)
+    tag, value = operands[len(multipliers) : len(multipliers) + 2]
+    if masked:
+        index = jnp.where(operands[-1], index, words.shape[0])
+    shape = np.broadcast_shapes(index.shape, tag.shape, value.shape)
+    index = jnp.broadcast_to(index, shape)
+    word = jnp.stack([jnp.broadcast_to(value, shape), jnp.broadcast_to(tag, shape)], axis=-1)
+    return (words.at[index].set(word, mode="drop"), *[None] * len(operands)), []
+
+
+def _peek_discharge(*arguments, multipliers):
+    words, *operands = arguments[-(2 + len(multipliers)) :]
+    index = _address_interpret(operands[:-1], multipliers)
+    mask = jnp.broadcast_to(operands[-1], index.shape)
+    word = words[jnp.where(mask, index, 0)]
+    tags = jnp.where(mask, word[..., 1], 0)
+    return (words, *[None] * len(operands)), [tags, word[..., 0]]
+
+
+def _word_pointer(ctx, words, aval, operands, avals, multipliers, shape):
+    """Words as 64-bit integers: the same bytes as int32 pairs, low half first."""
+    i64 = ir.IntegerType.get_signless(64)
+    words = tt.bitcast(tt.PointerType.get(i64, 1), words)
+    flat = jax.core.ShapedArray(aval.shape[:1], jnp.int32)
+    return _address_triton(ctx, words, flat, operands, avals, multipliers, shape)
+
+
+def _publish_triton(ctx, words, *operands, multipliers):
+    aval, *avals = ctx.avals_in
+    count = len(multipliers)
+    i64 = ir.IntegerType.get_signless(64)
+    shape = avals[count + 1].shape
+    tag, value = (
+        triton._bcast_to(triton._ensure_ir_value(x, a), shape)
+        for x, a in zip(operands[count : count + 2], avals[count : count + 2], strict=True)
+    )
+    pointer = _word_pointer(ctx, words, aval, operands[:count], avals[:count], multipliers, shape)
+    high = triton._ir_cast(tag, i64, signed=False)
+    word = arith.ori(
+        arith.shli(high, triton._full(high.type, 32)), triton._ir_cast(value, i64, signed=False)
+    )
+    mask = _mask_triton(operands[count + 2 :], avals[count + 2 :], shape)
+    triton._store(pointer, word, mask=mask)
+    return []
+
+
+def _peek_triton(ctx, words, *operands, multipliers):
+    aval, *avals = ctx.avals_in
+    count, shape = len(multipliers), ctx.avals_out[0].shape
+    i32 = ir.IntegerType.get_signless(32)
+    pointer = _word_pointer(ctx, words, aval, operands[:count], avals[:count], multipliers, shape)
+    mask = _mask_triton(operands[count:], avals[count:], shape)
+    word_type = ir.IntegerType.get_signless(64)
+    zero = triton._full(
+        ir.RankedTensorType.get(shape, word_type) if shape else word_type, 0
+    )
+    word = triton._load(pointer, mask=mask, other=zero, is_volatile=True)
+    high = arith.shrui(word, triton._full(word.type, 32))
+    return [triton._ir_cast(high, i32, signed=False), triton._ir_cast(word, i32, signed=False)]
+
+
+# --- can Triton express this operator? ---------------------------------------------------------------------------
+
+
+def why_inexpressible(jaxpr: core.ClosedJaxpr) -> str | None:
+    """Lowers the scalar operator alone, in a scratch module; the reason why that fails, or None."""
+    with triton._new_ir_context(), ir.Location.unknown():
+        module = ir.Module.create()
+        types = [triton._dtype_to_ir_type(a.dtype) for a in jaxpr.in_avals]
+        function = tt.FuncOp(
+            "operator",
+            ir.TypeAttr.get(ir.FunctionType.get(types, [])),
+            sym_visibility="public",
+            ip=ir.InsertionPoint.at_block_begin(module.body),
+        )
+        function.body.blocks.append(*types)
+        [entry] = function.body.blocks
+        context = triton.ModuleContext(
+            name="operator",
+            grid_mapping=None,
+            program_ids=(),
+            traceback_caches=TracebackCaches(),
+            platform="cuda",
+            compute_capability=90,
+            mlir_ctx=None,
+        )
+        with ir.InsertionPoint(entry):
+            try:
+                triton.lower_jaxpr_to_triton_ir(context, jaxpr.jaxpr, None, *entry.arguments)
+            except (NotImplementedError, ValueError, triton.LoweringError) as error:
+                return str(error).splitlines()[0]
+    return None
+
+
+# --- registrations -----------------------------------------------------------------------------------------------
+
+mlir.register_lowering(tile_scan_p, mlir.lower_fun(_tile_scan_interpret, multiple_results=True))
+triton.register_lowering(tile_scan_p)(_tile_scan_triton)
+
+for _primitive, _function, _operation in (
+    (nan_max_p, lax.max, arith.maximumf),
+    (nan_min_p, lax.min, arith.minimumf),
+):
+    _primitive.def_abstract_eval(lambda x, y: x)
+    mlir.register_lowering(_primitive, mlir.lower_fun(_function, multiple_results=False))
+    batching.defbroadcasting(_primitive)
+    triton.register_lowering(_primitive)(functools.partial(_binary_triton, _operation))
+
+for _primitive, _abstract_eval, _discharge, _triton in (
+    (load_p, _load_abstract_eval, _load_discharge, _load_triton),
+    (store_p, _store_abstract_eval, _store_discharge, _store_triton),
+    (publish_p, _publish_abstract_eval, _publish_discharge, _publish_triton),
+    (peek_p, _peek_abstract_eval, _peek_discharge, _peek_triton),
+):
+    _primitive.def_effectful_abstract_eval(_abstract_eval)
+    discharge.register_discharge_rule(_primitive)(_discharge)
+    triton.register_lowering(_primitive)(_triton)

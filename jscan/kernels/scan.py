@@ -1,0 +1,113 @@
+"""One scan as the kernels see it: real leaves seen as (outer, n, inner), their operator, and how a tile is read.
+
+Leaves inside a kernel are ``[head flag, *values]`` if the scan is segmented, else ``values``; the leaf
+operator is the flag-value operator in the first case. Flags mark where the *scan* restarts: a reversed scan restarts at a
+segment's last element, which is the one whose right neighbour is a head.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from jscan.kernels import pallas
+from jscan.kernels.operator import FLAG, flag_value
+from jscan.kernels.tile import Geometry, Tile, View
+
+
+@dataclasses.dataclass(frozen=True)
+class Scan:
+    geometry: Geometry
+    operator: core.ClosedJaxpr  # on the values
+    dtypes: tuple[np.dtype, ...]  # of the values, as accumulated
+    storage: tuple[np.dtype, ...]  # of the values, in memory
+    identity: tuple[np.generic, ...] | None
+    used: tuple[bool, ...]
+    views: tuple[View, ...]
+    flag_view: View | None
+
+    @property
+    def segmented(self) -> bool:
+        return self.flag_view is not None
+
+    @property
+    def leaf_operator(self) -> core.ClosedJaxpr:
+        """The operator on a tile's leaves."""
+        return flag_value(self.operator) if self.segmented else self.operator
+
+    def split(self, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The input and output references out of all of the kernel's."""
+        inputs = len(self.views) + self.segmented
+        outputs = sum(self.used)
+        return refs[:inputs], refs[inputs : inputs + outputs]
+
+    def load(self, tile: Tile, inputs: Sequence[Any]) -> list[jax.Array]:
+        """The tile's leaves, ready to be scanned inclusively."""
+        shift = tile.geometry.shift
+        values = [
+            tile.load(ref, view, shift).astype(dtype)
+            for ref, view, dtype in zip(inputs, self.views, self.dtypes, strict=False)
+        ]
+        if shift:
+            start = tile.before_start(shift)
+            values = [self._or_identity(start, v, k) for k, v in enumerate(values)]
+        if not self.segmented:
+            return values
+        return [self._restarts(tile, inputs[-1], shift).astype(FLAG), *values]
+
+    def _restarts(self, tile: Tile, flags: Any, shift: int) -> jax.Array:
+        """Where the scan restarts, ``shift`` positions to the left; always at the row's start."""
+        shift += tile.geometry.reverse
+        assert self.flag_view is not None
+        flag = tile.load(flags, self.flag_view, shift)
+        flag = flag if flag.dtype == jnp.bool_ else flag != 0
+        return flag | tile.before_start(shift) if shift else flag
+
+    def _or_identity(self, where: jax.Array, values: jax.Array, leaf: int) -> jax.Array:
+        assert self.identity is not None
+        identity = np.asarray(self.identity[leaf], self.dtypes[leaf])[()]
+        return jnp.where(where, jnp.full(values.shape, identity, values.dtype), values)
+
+    def tile_scan(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
+        g = self.geometry
+        return pallas.tile_scan(self.leaf_operator, leaves, g.axis, g.reverse)
+
+    def combine(self, left: Sequence[jax.Array], right: Sequence[jax.Array]) -> list[jax.Array]:
+        """Leaves ⊕ leaves; ``left`` is broadcast to the shape of ``right``."""
+        shape = right[0].shape
+        left = [jnp.broadcast_to(x, shape) for x in left]
+        return pallas.evaluate(self.leaf_operator, [*left, *right])
+
+    def behind(
+        self, prefix: Sequence[jax.Array], scanned: Sequence[jax.Array], first: jax.Array
+    ) -> list[jax.Array]:
+        """The scanned tile with what came before it; unchanged in the ``first`` tile of a row."""
+        prefix = [p[None, :] if p.ndim else p for p in prefix]
+        if self.segmented:
+            flag, *values = scanned
+            return self.combine(prefix, [flag | first.astype(FLAG), *values])
+        combined = self.combine(prefix, scanned)
+        return [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
+
+    def store(
+        self,
+        tile: Tile,
+        outputs: Sequence[Any],
+        inputs: Sequence[Any],
+        scanned: Sequence[jax.Array],
+    ) -> None:
+        """Writes the values that somebody uses."""
+        values = list(scanned[1:] if self.segmented else scanned)
+        if self.segmented and tile.geometry.exclusive:
+            restarts = self._restarts(tile, inputs[-1], 0)
+            values = [self._or_identity(restarts, v, k) for k, v in enumerate(values)]
+        kept = [v for v, used in zip(values, self.used, strict=True) if used]
+        for ref, value in zip(outputs, kept, strict=True):
+            tile.store(ref, value)

@@ -1,0 +1,131 @@
+"""Tile state: what tiles tell each other, one self-tagged 64-bit word for every 32 bits of an aggregate.
+
+    word = tag << 32 | 32 bits of a leaf        tags: EMPTY < AGGREGATE < PREFIX
+
+A leaf of up to 32 bits is one piece, a 64-bit leaf two. All pieces of a tile carry the same tag once they are all
+written; a reader that finds unequal tags caught a tile between two writes and takes it for EMPTY. A word is valid
+by itself, so neither writes nor reads need ordering: writes are plain 64-bit stores of one thread to one address
+(AGGREGATE before PREFIX, hence seen in that order), reads are volatile. No fence is used.
+
+Layout: [row][piece][tile][lane], zeroed (EMPTY) before every launch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan.kernels import pallas
+from jscan.kernels.tile import Tile, from_bits, to_bits
+
+EMPTY, AGGREGATE, PREFIX = np.int32(0), np.int32(1), np.int32(2)
+
+
+def to_pieces(value: jax.Array) -> list[jax.Array]:
+    """A leaf as int32 pieces."""
+    bits = to_bits(value)
+    if bits.dtype.itemsize == 4:
+        return [bits]
+    high = lax.shift_right_logical(bits, jnp.full_like(bits, 32))
+    return [bits.astype(jnp.int32), high.astype(jnp.int32)]
+
+
+def from_pieces(pieces: Sequence[jax.Array], dtype: Any) -> jax.Array:
+    """The inverse of `to_pieces`."""
+    if len(pieces) == 1:
+        return from_bits(pieces[0], dtype)
+    low, high = (p.astype(jnp.int64) for p in pieces)
+    mask = jnp.full_like(low, 0xFFFFFFFF)
+    return from_bits(lax.shift_left(high, jnp.full_like(high, 32)) | (low & mask), dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class TileState:
+    """The state words of one launch: ``rows`` × pieces × ``tiles`` × ``lanes``."""
+
+    dtypes: tuple[np.dtype, ...]
+    rows: int
+    tiles: int
+    lanes: int
+
+    @property
+    def pieces(self) -> tuple[int, ...]:
+        return tuple(2 if d.itemsize == 8 else 1 for d in self.dtypes)
+
+    @property
+    def words(self) -> int:
+        return math.prod((self.rows, sum(self.pieces), self.tiles, self.lanes))
+
+    def _terms(self, tile: Tile, piece: int, index: jax.Array) -> list[tuple[Any, int]]:
+        """Addresses of ``piece`` for tiles ``index``: a scalar, or a window as a leading dimension."""
+        lanes = tile.geometry.lanes
+        terms = [
+            (tile.row_block, sum(self.pieces) * self.tiles * self.lanes),
+            (jnp.int32(piece), self.tiles * self.lanes),
+            (index[:, None] if index.ndim and lanes > 1 else index, self.lanes),
+        ]
+        if self.lanes > 1:
+            terms.append((tile.lane_block * np.int32(lanes), 1))
+            if lanes > 1:
+                lane = lax.broadcasted_iota(jnp.int32, (lanes,), 0)
+                terms.append((lane[None, :] if index.ndim else lane, 1))
+        return terms
+
+    def publish(
+        self,
+        words: Any,
+        tile: Tile,
+        tag: jax.Array,
+        values: Sequence[jax.Array],
+        mask: jax.Array | None = None,
+    ) -> None:
+        """Writes a tile's words; ``mask`` says whether (per lane) there is anything to write."""
+        mask = _and(mask, self._existing(tile))
+        pieces = [p for v in values for p in to_pieces(v)]
+        for number, piece in enumerate(pieces):
+            terms = self._terms(tile, number, tile.index)
+            pallas.publish(words, terms, tag, piece, mask)
+
+    def peek(
+        self, words: Any, tile: Tile, window: jax.Array
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        """The tags and values of the tiles in ``window``; tiles before the first read as EMPTY."""
+        inside = window >= 0
+        if tile.geometry.lanes > 1:
+            inside = inside[:, None]
+        existing = self._existing(tile)
+        mask = inside if existing is None else inside & existing[None, :]
+        tag, pieces = None, []
+        for number in range(sum(self.pieces)):
+            tags, piece = pallas.peek(words, self._terms(tile, number, window), mask)
+            pieces.append(piece)
+            tag = tags if tag is None else jnp.where(tag == tags, tag, jnp.zeros_like(tag))
+        if existing is not None:
+            # Lanes past the array's edge own no words; they must not keep the window waiting.
+            tag = jnp.where(existing[None, :], tag, jnp.full_like(tag, PREFIX))
+        values, start = [], 0
+        for dtype, count in zip(self.dtypes, self.pieces, strict=True):
+            values.append(from_pieces(pieces[start : start + count], dtype))
+            start += count
+        return tag, values
+
+    def _existing(self, tile: Tile) -> jax.Array | None:
+        """Which lanes of the tile exist; None for all."""
+        g = tile.geometry
+        if g.inner % g.lanes == 0:
+            return None
+        lane = lax.broadcasted_iota(jnp.int32, (g.lanes,), 0)
+        return tile.lane_block * np.int32(g.lanes) + lane < np.int32(g.inner)
+
+
+def _and(a: jax.Array | None, b: jax.Array | None) -> jax.Array | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b

@@ -1,0 +1,238 @@
+"""Tiles: how a scan of any array is cut for programs, and how a program reaches its elements.
+
+Every operand is seen as (outer, n, inner), the scanned axis in the middle; a size-1 dimension of an operand is
+broadcast and read in place. A tile has up to three dimensions, of which those of size 1 are dropped:
+
+                 length (positions along the scan)          lanes (inner, contiguous in memory)
+        rows  ┌───────────────────────────────┐
+      (outer) │ p = 0  1  2  ...              │   × lanes
+              └───────────────────────────────┘
+
+Positions count in scan order: position p is element p of the axis, or element n-1-p when the scan is reversed.
+Memory order is kept inside a tile; only the tile's place in memory and the direction of ``tt.scan`` change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan.kernels import pallas
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """Where an operand's (row, position, lane) lies in its memory."""
+
+    shape: tuple[int, int, int]  # the operand's own (outer, n, inner), with 1 for broadcast ones
+    row_period: tuple[int, int]  # its row is (row // repeat) % count, given as (repeat, count)
+
+    @property
+    def strides(self) -> tuple[int, int, int]:
+        _, n, inner = self.shape
+        return (n * inner, inner, 0 if inner == 1 else 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Geometry:
+    """The cut of (outer, n, inner) into tiles of (rows, length, lanes)."""
+
+    outer: int
+    n: int
+    inner: int
+    rows: int
+    length: int
+    lanes: int
+    reverse: bool
+    exclusive: bool
+
+    @property
+    def tiles(self) -> int:
+        return -(-self.n // self.length)
+
+    @property
+    def row_blocks(self) -> int:
+        return -(-self.outer // self.rows)
+
+    @property
+    def lane_blocks(self) -> int:
+        return -(-self.inner // self.lanes)
+
+    @property
+    def programs(self) -> int:
+        return self.tiles * self.row_blocks * self.lane_blocks
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The register tile's shape; a tile of one row or lane has no dimension for it."""
+        rows = (self.rows,) if self.rows > 1 else ()
+        lanes = (self.lanes,) if self.lanes > 1 else ()
+        return (*rows, self.length, *lanes)
+
+    @property
+    def axis(self) -> int:
+        return 1 if self.rows > 1 else 0
+
+    @property
+    def shift(self) -> int:
+        """Exclusive scans read one position to the left, in scan order."""
+        return 1 if self.exclusive else 0
+
+
+class Tile:
+    """One program's tile: made inside a kernel from the program's number."""
+
+    def __init__(self, geometry: Geometry, program: jax.Array):
+        g = self.geometry = geometry
+        # Tiles are numbered slowest, so that a tile's predecessors in its row have lower program numbers and,
+        # where there are many rows, ran long before.
+        self.lane_block = lax.rem(program, np.int32(g.lane_blocks))
+        rest = lax.div(program, np.int32(g.lane_blocks))
+        self.row_block = lax.rem(rest, np.int32(g.row_blocks))
+        self.index = lax.div(rest, np.int32(g.row_blocks))
+
+    def _iota(self, dimension: int) -> jax.Array:
+        return lax.broadcasted_iota(jnp.int32, self.geometry.shape, dimension)
+
+    def _first_in_memory(self) -> jax.Array:
+        """The axis index of the tile's first element in memory; negative for a reversed last tile."""
+        g = self.geometry
+        start = self.index * np.int32(g.length)
+        return np.int32(g.n - g.length) - start if g.reverse else start
+
+    def _terms(self, view: View, shift: int) -> list[tuple[Any, int]]:
+        g = self.geometry
+        row_stride, stride, lane_stride = view.strides
+        step = shift if g.reverse else -shift
+        terms: list[tuple[Any, int]] = [
+            (self._first_in_memory() + np.int32(step), stride),
+            (self._iota(g.axis), stride),
+        ]
+        repeat, count = view.row_period
+        if count > 1:
+            row = self.row_block * np.int32(g.rows)
+            if g.rows > 1:
+                within = self._iota(0)
+                if repeat == 1 and count == g.outer:
+                    terms += [(row, row_stride), (within, row_stride)]
+                else:
+                    row = lax.rem(lax.div(row + within, np.int32(repeat)), np.int32(count))
+                    terms.append((row, row_stride))
+            else:
+                row = lax.rem(lax.div(row, np.int32(repeat)), np.int32(count))
+                terms.append((row, row_stride))
+        if lane_stride:
+            terms.append((self.lane_block * np.int32(g.lanes), lane_stride))
+            if g.lanes > 1:
+                terms.append((self._iota(len(g.shape) - 1), lane_stride))
+        return terms
+
+    def _mask(self, shift: int) -> jax.Array | None:
+        """Which of the tile's elements exist, read ``shift`` positions to the left; None for all."""
+        g = self.geometry
+        checks = []
+        if g.n % g.length or shift:
+            element = self._first_in_memory() + self._iota(g.axis)
+            if g.reverse:
+                low, high = g.n % g.length != 0, shift != 0
+                element = element + np.int32(shift)
+            else:
+                low, high = shift != 0, g.n % g.length != 0
+                element = element - np.int32(shift)
+            if low:
+                checks.append(element >= 0)
+            if high:
+                checks.append(element < np.int32(g.n))
+        if g.outer % g.rows:
+            checks.append(self.row_block * np.int32(g.rows) + self._iota(0) < np.int32(g.outer))
+        if g.inner % g.lanes:
+            lane = self._iota(len(g.shape) - 1)
+            checks.append(self.lane_block * np.int32(g.lanes) + lane < np.int32(g.inner))
+        if not checks:
+            return None
+        mask = checks[0]
+        for check in checks[1:]:
+            mask = mask & check
+        return mask
+
+    def load(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
+        """The tile of an operand, ``shift`` positions to the left; lanes that do not exist are undefined."""
+        return pallas.load(ref, self._terms(view, shift), mask=self._mask(shift))
+
+    def store(self, ref: Any, value: jax.Array) -> None:
+        """Writes the tile of a result, which has the scan's full shape."""
+        g = self.geometry
+        view = View((g.outer, g.n, g.inner), (1, g.outer))
+        pallas.store(ref, self._terms(view, 0), value.astype(ref.dtype), mask=self._mask(0))
+
+    def before_start(self, shift: int) -> jax.Array:
+        """Where the element ``shift`` positions to the left would lie before the row's start."""
+        g = self.geometry
+        element = self._first_in_memory() + self._iota(g.axis)
+        return element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
+
+    def last(self, values: Sequence[jax.Array]) -> list[jax.Array]:
+        """Each value at the tile's last position in scan order."""
+        g = self.geometry
+        edge = np.int32(0 if g.reverse else g.length - 1)
+        return [take(v, self._iota(g.axis) == edge, g.axis) for v in values]
+
+
+def take(values: jax.Array, where: jax.Array, axis: int) -> jax.Array:
+    """The one element of ``values`` along ``axis`` that ``where`` selects.
+
+    The sum runs over the bits as integers, so that it is exact; all but one of the selects fold away when the
+    place is known at compile time.
+    """
+    bits = to_bits(values)
+    kept = jnp.where(where, bits, jnp.zeros_like(bits))
+    return from_bits(jnp.sum(kept, axis=axis, dtype=kept.dtype), values.dtype)
+
+
+def to_bits(values: jax.Array) -> jax.Array:
+    """``values`` as signed integers: floats and unsigned ones bit by bit, narrow ones widened to 32 bits."""
+    dtype = values.dtype
+    if dtype == jnp.bool_:
+        return values.astype(jnp.int32)
+    signed = jnp.dtype(f"int{8 * dtype.itemsize}")
+    if dtype != signed:
+        values = lax.bitcast_convert_type(values, signed)
+    return values.astype(jnp.int32) if dtype.itemsize < 4 else values
+
+
+def from_bits(bits: jax.Array, dtype: Any) -> jax.Array:
+    """The inverse of `to_bits`."""
+    dtype = jnp.dtype(dtype)
+    if dtype == jnp.bool_:
+        return bits != 0
+    signed = jnp.dtype(f"int{8 * dtype.itemsize}")
+    if bits.dtype != signed:
+        bits = bits.astype(signed)
+    return bits if dtype == signed else lax.bitcast_convert_type(bits, dtype)
+
+
+def collapse(shape: Sequence[int], full: Sequence[int], axis: int) -> View | None:
+    """How an operand of ``shape`` (a dimension is full or 1) is seen inside (outer, n, inner).
+
+    None when its broadcast dimensions do not collapse to one row period: such an operand must be materialised.
+    """
+    inner, inner_full = math.prod(shape[axis + 1 :]), math.prod(full[axis + 1 :])
+    if inner not in (1, inner_full):
+        return None
+    own = [(s, f) for s, f in zip(shape[:axis], full[:axis], strict=True) if f > 1]
+    kept = [i for i, (s, _) in enumerate(own) if s > 1]
+    if not kept:
+        return View((1, shape[axis], inner), (1, 1))
+    first, last = kept[0], kept[-1]
+    if kept != list(range(first, last + 1)):
+        return None
+    repeat = math.prod(f for _, f in own[last + 1 :])
+    count = math.prod(f for _, f in own[first : last + 1])
+    return View((count, shape[axis], inner), (repeat, count))
