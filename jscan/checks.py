@@ -1,0 +1,139 @@
+"""What is wrong with an argument, said by the argument's name."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan.combine import accumulation_dtype
+from jscan.segments import Segments, head_flags
+
+METHODS = ("auto", "xla", "block", "lookback", "chained", "reduce_then_scan", "scan_then_propagate")
+
+
+def check_method(caller: str, method: Any) -> None:
+    if method not in METHODS:
+        raise ValueError(
+            f"{caller}: method must be one of {', '.join(map(repr, METHODS))}; got {method!r}"
+        )
+
+
+def check_operator(caller: str, fn: Any) -> None:
+    if not callable(fn):
+        raise TypeError(f"{caller}: fn must be callable; got {type(fn).__name__}")
+
+
+def check_axis(caller: str, name: str, axis: Any, shape: tuple[int, ...]) -> int:
+    """``axis`` counted from 0."""
+    try:
+        index = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"{caller}: axis must be an integer; got {axis!r}") from None
+    if not -len(shape) <= index < len(shape):
+        raise ValueError(f"{caller}: axis={index} is out of range for {name} of shape {shape}")
+    return index % len(shape)
+
+
+def check_flag(caller: str, name: str, value: Any) -> bool:
+    """A Python truth value; a traced one cannot choose the program."""
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(f"{caller}: {name} must be a Python bool, not a traced value")
+    return bool(value)
+
+
+def as_arrays(caller: str, name: str, leaves: Sequence[Any]) -> list[jax.Array]:
+    """The leaves of a pytree as arrays; a Python scalar is none, as in ``lax.associative_scan``."""
+    if not leaves:
+        raise ValueError(f"{caller}: {name} has no arrays to scan")
+    for leaf in leaves:
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            raise TypeError(f"{caller}: {name} must be a pytree of arrays; got a leaf {leaf!r}")
+    return [jnp.asarray(leaf) for leaf in leaves]
+
+
+def check_lengths(caller: str, name: str, leaves: Sequence[jax.Array], axis: int) -> None:
+    shapes = [leaf.shape for leaf in leaves]
+    if any(leaf.ndim <= axis for leaf in leaves) or len({shape[axis] for shape in shapes}) > 1:
+        raise ValueError(
+            f"{caller}: the arrays of {name} must have one length along axis={axis}; got shapes {shapes}"
+        )
+
+
+def flags_for(
+    caller: str, segments: Any, leaves: Sequence[jax.Array], axis: int, *, elementwise: bool
+) -> jax.Array | None:
+    """Head flags with the leaves' rank and 1 in the dimensions that share them.
+
+    For an operator that needs whole arrays flags may also end early: they then cover the leading dimensions of
+    every leaf.
+    """
+    if segments is None:
+        return None
+    if isinstance(segments, Segments):
+        flags = head_flags(segments)
+    elif hasattr(segments, "dtype") or isinstance(segments, (list, tuple)):
+        flags = jnp.asarray(segments)
+    else:
+        raise TypeError(
+            f"{caller}: segments must be jscan.Segments or an array of head flags; "
+            f"got {type(segments).__name__}"
+        )
+    if not (flags.dtype == jnp.bool_ or jnp.issubdtype(flags.dtype, jnp.integer)):
+        raise TypeError(
+            f"{caller}: segments must be flags of a bool or integer dtype; got {flags.dtype}"
+        )
+    shape = leaves[0].shape
+    rank = len(shape)
+    if flags.shape == (shape[axis],):
+        return lax.expand_dims(
+            flags, [*range(axis), *range(axis + 1, rank if elementwise else axis + 1)]
+        )
+    if elementwise:
+        if flags.shape == shape:
+            return flags
+    elif flags.ndim > axis and all(leaf.shape[: flags.ndim] == flags.shape for leaf in leaves):
+        return flags
+    raise ValueError(
+        f"{caller}: segments has shape {flags.shape}; expected the shape of what is scanned, {shape}, "
+        f"or ({shape[axis]},), the length of axis={axis}"
+    )
+
+
+def identity_leaves(
+    caller: str, identity: Any, treedef: jax.tree_util.PyTreeDef, leaves: Sequence[jax.Array]
+) -> list[Any]:
+    """The leaves of ``identity``: NumPy scalars of the accumulation dtypes where concrete scalars, else arrays."""
+    values, structure = jax.tree.flatten(identity)
+    if structure != treedef:
+        raise ValueError(
+            f"{caller}: identity has the structure {structure}; expected that of elems, {treedef}"
+        )
+    return [_as_identity(caller, value, leaf) for value, leaf in zip(values, leaves, strict=True)]
+
+
+def _as_identity(caller: str, value: Any, leaf: jax.Array) -> Any:
+    dtype = accumulation_dtype(leaf.dtype)
+    given = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+    if _kind(given) > _kind(dtype):
+        raise TypeError(
+            f"{caller}: identity of dtype {given} does not fit elements of dtype {leaf.dtype}"
+        )
+    if isinstance(value, jax.core.Tracer) or np.ndim(value) > 0:
+        return jnp.asarray(value).astype(dtype)
+    concrete = np.asarray(value)
+    if jnp.issubdtype(dtype, jnp.integer) and int(concrete) != int(concrete.astype(dtype)):
+        raise ValueError(
+            f"{caller}: identity={value!r} is out of range for elements of dtype {leaf.dtype}"
+        )
+    return concrete.astype(dtype)[()]
+
+
+def _kind(dtype: Any) -> int:
+    kinds = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
+    return next((i for i, kind in enumerate(kinds) if jnp.issubdtype(dtype, kind)), len(kinds))

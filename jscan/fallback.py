@@ -1,0 +1,180 @@
+"""Scans in plain JAX, on ``lax.associative_scan``: what runs where no kernel does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jscan.combine import Combine, accumulation_dtype
+
+
+def scan(
+    leaves: Sequence[jax.Array],
+    flags: jax.Array | None,
+    *,
+    combine: Combine,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    used: Sequence[bool],
+    differentiable: bool = False,
+) -> list[jax.Array]:
+    """Scan ``leaves`` (full size or 1 in every dimension) along ``axis``; the leaves named by ``used`` come back."""
+    operands = [*leaves] if flags is None else [*leaves, flags]
+    shape = tuple(full_size(sizes) for sizes in zip(*(x.shape for x in operands), strict=True))
+    wide = [
+        lax.convert_element_type(broadcast(x, shape), accumulation_dtype(x.dtype)) for x in leaves
+    ]
+
+    def fn(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+        return combine(left, right, differentiable=differentiable)
+
+    results = scan_flat(
+        fn,
+        wide,
+        flags,
+        axis=axis,
+        reverse=reverse,
+        identity=combine.identity if exclusive else None,
+    )
+    return [
+        lax.convert_element_type(result, leaf.dtype)
+        for result, leaf, is_used in zip(results, leaves, used, strict=True)
+        if is_used
+    ]
+
+
+def scan_general(
+    fn: Callable[[Any, Any], Any],
+    leaves: Sequence[jax.Array],
+    treedef: jax.tree_util.PyTreeDef,
+    flags: jax.Array | None,
+    *,
+    axis: int,
+    reverse: bool,
+    identity: Sequence[Any] | None,
+) -> list[jax.Array]:
+    """Scan with an operator that needs whole arrays; ``fn`` is called as ``lax.associative_scan`` would call it.
+
+    ``flags`` has the shape of the leading dimensions of every leaf, or 1 in place of them. Where ``identity`` is
+    given the scan is exclusive.
+    """
+    wide = [lax.convert_element_type(x, accumulation_dtype(x.dtype)) for x in leaves]
+
+    def flat(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+        results = jax.tree.leaves(
+            fn(jax.tree.unflatten(treedef, left), jax.tree.unflatten(treedef, right))
+        )
+        return [
+            lax.convert_element_type(result, narrow_to.dtype)
+            if result.dtype == leaf.dtype
+            else result
+            for result, leaf, narrow_to in zip(results, leaves, wide, strict=True)
+        ]
+
+    results = scan_flat(flat, wide, flags, axis=axis, reverse=reverse, identity=identity)
+    return [
+        lax.convert_element_type(result, leaf.dtype)
+        for result, leaf in zip(results, leaves, strict=True)
+    ]
+
+
+def scan_flat(
+    fn: Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]],
+    leaves: list[jax.Array],
+    flags: jax.Array | None,
+    *,
+    axis: int,
+    reverse: bool,
+    identity: Sequence[Any] | None,
+) -> list[jax.Array]:
+    """Scan leaves of accumulation dtype, segmented where ``flags`` is given, exclusive where ``identity`` is."""
+    if leaves[0].shape[axis] == 0:
+        return list(leaves)
+    if flags is None:
+        inclusive = lax.associative_scan(fn, leaves, reverse=reverse, axis=axis)
+        starts = None
+    else:
+        starts = segment_starts(flags, axis=axis, reverse=reverse)
+
+        # Schwartz's transform: (fx, x) + (fy, y) = (fx or fy, y if fy else x + y).
+        def flag_value(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+            (fx, *xs), (fy, *ys) = left, right
+            return [
+                lax.bitwise_or(fx, fy),
+                *(choose(fy, y, r) for y, r in zip(ys, fn(xs, ys), strict=True)),
+            ]
+
+        _, *inclusive = lax.associative_scan(
+            flag_value, [starts, *leaves], reverse=reverse, axis=axis
+        )
+    if identity is None:
+        return inclusive
+    return shift(inclusive, starts, identity, axis=axis, reverse=reverse)
+
+
+def shift(
+    inclusive: Sequence[jax.Array],
+    starts: jax.Array | None,
+    identity: Sequence[Any],
+    *,
+    axis: int,
+    reverse: bool,
+) -> list[jax.Array]:
+    """The exclusive scan from the inclusive one: each result moves on by one, ``identity`` enters at every start."""
+    results = []
+    for x, value in zip(inclusive, identity, strict=True):
+        element = jnp.asarray(value, x.dtype)
+        if x.shape[axis] == 0:
+            results.append(x)
+            continue
+        window = (
+            lax.slice_in_dim(x, 1, None, axis=axis)
+            if reverse
+            else lax.slice_in_dim(x, 0, -1, axis=axis)
+        )
+        first = element_like(x, element, axis)
+        parts = [window, first] if reverse else [first, window]
+        shifted = lax.concatenate(parts, dimension=axis)
+        if starts is not None:
+            shifted = choose(starts, broadcast(first, x.shape), shifted)
+        results.append(shifted)
+    return results
+
+
+def element_like(x: jax.Array, element: jax.Array, axis: int) -> jax.Array:
+    """``element``, which broadcasts to ``x`` without ``axis``, with the shape of ``x`` and length 1 along ``axis``."""
+    first = lax.slice_in_dim(x, 0, 1, axis=axis)
+    if element.ndim == 0:
+        return lax.full_like(first, element)
+    shape = x.shape[:axis] + x.shape[axis + 1 :]
+    return lax.expand_dims(jnp.broadcast_to(element, shape), (axis,))
+
+
+def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+    """Where the scan restarts: the head flags, or when reversed each segment's last element."""
+    heads = flags if flags.dtype == jnp.bool_ else lax.ne(flags, lax.full_like(flags, 0))
+    if not reverse:
+        return heads
+    end = lax.full_like(lax.slice_in_dim(heads, 0, 1, axis=axis), True)
+    return lax.concatenate([lax.slice_in_dim(heads, 1, None, axis=axis), end], dimension=axis)
+
+
+def choose(flags: jax.Array, chosen: jax.Array, other: jax.Array) -> jax.Array:
+    """``chosen`` where ``flags``, else ``other``; flags spread over the dimensions they lack, from the left."""
+    flags = lax.expand_dims(flags, range(flags.ndim, chosen.ndim))
+    return lax.select(broadcast(flags, chosen.shape), chosen, other)
+
+
+def broadcast(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """``x`` with its dimensions of size 1 spread to ``shape``."""
+    return x if x.shape == shape else lax.broadcast_in_dim(x, shape, tuple(range(len(shape))))
+
+
+def full_size(sizes: Sequence[int]) -> int:
+    """The size of a dimension across operands that have it in full or as 1."""
+    return next((size for size in sizes if size != 1), 1)

@@ -1,0 +1,116 @@
+"""Associative operators with a known identity, on arrays or pytrees of arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+
+@dataclasses.dataclass(frozen=True)
+class Operator:
+    """An associative operator that is called as ``op(a, b)`` and knows its identity for each dtype.
+
+    Attributes:
+      name: what the operator is called.
+      combine: the operator on two arrays of one dtype.
+      neutral: the identity as a function of the dtype, or None where the dtype has none.
+    """
+
+    name: str
+    combine: Callable[[jax.Array, jax.Array], jax.Array]
+    neutral: Callable[[np.dtype], Any]
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        return jax.tree.map(self.combine, a, b)
+
+    def identity(self, dtype: Any) -> Any:
+        """The NumPy scalar of ``dtype`` that leaves every element unchanged.
+
+        Raises:
+          TypeError: the operator does not take elements of ``dtype``.
+        """
+        dtype = np.dtype(dtype)
+        value = self.neutral(dtype)
+        if value is None:
+            raise TypeError(f"jscan.operators.{self.name} does not take elements of dtype {dtype}")
+        return np.asarray(value, dtype)[()]
+
+    def identities(self, dtypes: Sequence[Any]) -> tuple[Any, ...]:
+        """The identity of each leaf of a pytree whose leaves have ``dtypes``."""
+        return tuple(self.identity(dtype) for dtype in dtypes)
+
+
+class Affine(Operator):
+    """Composition of x -> a x + b, on pairs (a, b)."""
+
+    def __call__(self, left: Any, right: Any) -> Any:
+        (a1, b1), (a2, b2) = left, right
+        return (
+            jax.tree.map(lax.mul, a2, a1),
+            jax.tree.map(lambda a, b, c: lax.add(lax.mul(a, b), c), a2, b1, b2),
+        )
+
+    def identity(self, dtype: Any) -> tuple[Any, Any]:
+        """The pair (1, 0) in ``dtype``.
+
+        Raises:
+          TypeError: the operator does not take elements of ``dtype``.
+        """
+        return super().identity(dtype), np.zeros((), dtype)[()]
+
+    def identities(self, dtypes: Sequence[Any]) -> tuple[Any, ...]:
+        half = len(dtypes) // 2
+        return tuple(self.identity(dtype)[i >= half] for i, dtype in enumerate(dtypes))
+
+
+def _is(dtype: np.dtype, *kinds: Any) -> bool:
+    return any(jnp.issubdtype(dtype, kind) for kind in kinds)
+
+
+def _number(value: int) -> Callable[[np.dtype], Any]:
+    return lambda dtype: value if _is(dtype, jnp.number) else None
+
+
+def _lowest(dtype: np.dtype) -> Any:
+    if _is(dtype, jnp.bool_):
+        return False
+    if _is(dtype, jnp.integer):
+        return jnp.iinfo(dtype).min
+    return -np.inf if _is(dtype, jnp.floating) else None
+
+
+def _highest(dtype: np.dtype) -> Any:
+    if _is(dtype, jnp.bool_):
+        return True
+    if _is(dtype, jnp.integer):
+        return jnp.iinfo(dtype).max
+    return np.inf if _is(dtype, jnp.floating) else None
+
+
+def _no_bits(dtype: np.dtype) -> Any:
+    return 0 if _is(dtype, jnp.bool_, jnp.integer) else None
+
+
+def _all_bits(dtype: np.dtype) -> Any:
+    return np.invert(np.zeros((), dtype)) if _is(dtype, jnp.bool_, jnp.integer) else None
+
+
+def _log_of_zero(dtype: np.dtype) -> Any:
+    return -np.inf if _is(dtype, jnp.floating, jnp.complexfloating) else None
+
+
+add = Operator("add", lax.add, _number(0))
+mul = Operator("mul", lax.mul, _number(1))
+max = Operator("max", lax.max, _lowest)
+min = Operator("min", lax.min, _highest)
+bitwise_and = Operator("bitwise_and", lax.bitwise_and, _all_bits)
+bitwise_or = Operator("bitwise_or", lax.bitwise_or, _no_bits)
+bitwise_xor = Operator("bitwise_xor", lax.bitwise_xor, _no_bits)
+logaddexp = Operator("logaddexp", jnp.logaddexp, _log_of_zero)
+affine = Affine("affine", lax.mul, _number(1))

@@ -1,0 +1,264 @@
+"""``scan_p``: one primitive for every scan, and all its rules.
+
+Operands are the K leaves, then the head flags where ``segmented``. All have one rank; a dimension is full size or 1 (then
+shared, never copied), and the scanned one is full size everywhere. Results are the leaves that ``used`` names, at full
+size and in the leaves' dtypes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
+from jax.sharding import NamedSharding, PartitionSpec
+
+from jscan import fallback
+from jscan.combine import Combine
+
+scan_p = core.Primitive("jscan_scan")
+scan_p.multiple_results = True
+
+_interpret: contextvars.ContextVar[bool] = contextvars.ContextVar("jscan_interpret", default=False)
+
+
+@contextlib.contextmanager
+def interpreted() -> Iterator[None]:
+    """Within this context scans are traced to run their kernels interpreted, on any platform."""
+    token = _interpret.set(True)
+    try:
+        yield
+    finally:
+        _interpret.reset(token)
+
+
+def scan(
+    leaves: Sequence[jax.Array],
+    flags: jax.Array | None,
+    *,
+    combine: Combine,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    method: str,
+) -> list[jax.Array]:
+    """Bind ``scan_p``. Leaves and flags have one rank; ``exclusive`` needs an operator that knows its identity."""
+    if exclusive and combine.identity is None:
+        raise ValueError("an exclusive scan needs an operator with an identity")
+    operands = [*leaves] if flags is None else [*leaves, flags]
+    return scan_p.bind(
+        *_vary_alike(operands),
+        combine=combine,
+        axis=axis,
+        reverse=reverse,
+        exclusive=exclusive,
+        segmented=flags is not None,
+        used=(True,) * len(leaves),
+        method=method,
+        interpret=_interpret.get(),
+    )
+
+
+def _vary_alike(operands: Sequence[jax.Array]) -> list[jax.Array]:
+    """Make every operand vary over the shard_map axes that any of them varies over."""
+    varying = [jax.typeof(x).mat.varying for x in operands]
+    every = frozenset().union(*varying)
+    return [
+        lax.pcast(x, tuple(sorted(every - axes)), to="varying") if every - axes else x
+        for x, axes in zip(operands, varying, strict=True)
+    ]
+
+
+def _split(operands: Sequence[Any], segmented: bool) -> tuple[list[Any], Any]:
+    return ([*operands[:-1]], operands[-1]) if segmented else ([*operands], None)
+
+
+def _full_shape(operands: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(
+        fallback.full_size(sizes) for sizes in zip(*(x.shape for x in operands), strict=True)
+    )
+
+
+def scan_impl(*operands: jax.Array, **params: Any) -> list[jax.Array]:
+    with jax.disable_jit(False):
+        return _compiled(tuple(sorted(params.items())))(*operands)
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(params: tuple[tuple[str, Any], ...]) -> Any:
+    def scan(*operands: jax.Array) -> list[jax.Array]:
+        return scan_p.bind(*operands, **dict(params))
+
+    return jax.jit(scan)
+
+
+def scan_abstract_eval(*avals: Any, segmented: bool, used: tuple[bool, ...], **_: Any) -> list[Any]:
+    shape = _full_shape(avals)
+    like = next((aval for aval in avals if aval.shape == shape), avals[0])
+    # A dimension is sharded as the first operand that has it in full and sharded.
+    entries = [
+        next(
+            (
+                a.sharding.spec[d]
+                for a in avals
+                if a.shape[d] == size and a.sharding.spec[d] is not None
+            ),
+            None,
+        )
+        for d, size in enumerate(shape)
+    ]
+    sharding = like.sharding
+    if entries != [sharding.spec[d] for d in range(len(shape))]:
+        sharding = NamedSharding(sharding.mesh, PartitionSpec(*entries))
+    leaves, _flags = _split(avals, segmented)
+    return [
+        like.update(shape=shape, dtype=leaf.dtype, weak_type=False, sharding=sharding)
+        for leaf, is_used in zip(leaves, used, strict=True)
+        if is_used
+    ]
+
+
+def scan_in_plain_jax(
+    *operands: jax.Array,
+    combine: Combine,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    segmented: bool,
+    used: tuple[bool, ...],
+    differentiable: bool = False,
+    **_: Any,
+) -> list[jax.Array]:
+    leaves, flags = _split(operands, segmented)
+    return fallback.scan(
+        leaves,
+        flags,
+        combine=combine,
+        axis=axis,
+        reverse=reverse,
+        exclusive=exclusive,
+        used=used,
+        differentiable=differentiable,
+    )
+
+
+def scan_in_kernels(
+    *operands: jax.Array, segmented: bool, method: str, interpret: bool, **params: Any
+) -> list[jax.Array]:
+    if method == "xla":
+        return scan_in_plain_jax(*operands, segmented=segmented, **params)
+    from jscan import kernels
+
+    leaves, flags = _split(operands, segmented)
+    avals, flags_aval = _split([jax.typeof(x) for x in operands], segmented)
+    reason = kernels.why_not(avals, flags_aval, method=method, **params)
+    if reason is None:
+        return kernels.scan(leaves, flags, method=method, interpret=interpret, **params)
+    if method != "auto":
+        raise ValueError(f"jscan: method={method!r} cannot run this scan: {reason}")
+    return scan_in_plain_jax(*operands, segmented=segmented, **params)
+
+
+def scan_anywhere(
+    *operands: jax.Array, method: str, interpret: bool, **params: Any
+) -> list[jax.Array]:
+    if interpret:
+        return scan_in_kernels(*operands, method=method, interpret=True, **params)
+    if method not in ("auto", "xla"):
+        raise ValueError(
+            f"jscan: method={method!r} needs a CUDA GPU, and this scan is being compiled for another platform; "
+            "use method='auto' or method='xla' there"
+        )
+    return scan_in_plain_jax(*operands, **params)
+
+
+def scan_batching(
+    operands: Sequence[jax.Array], dims: Sequence[int | None], *, axis: int, **params: Any
+) -> tuple[list[jax.Array], list[int]]:
+    """Give every operand the batch dimension at one place; an unmapped operand gets it with size 1."""
+    places = {d for d in dims if d is not None}
+    place = places.pop() if len(places) == 1 else 0
+    aligned = [
+        lax.expand_dims(x, (place,))
+        if d is None
+        else jnp.moveaxis(x, d, place)
+        if d != place
+        else x
+        for x, d in zip(operands, dims, strict=True)
+    ]
+    results = scan_p.bind(*aligned, axis=axis + (place <= axis), **params)
+    return results, [place] * len(results)
+
+
+def scan_jvp(
+    primals: Sequence[jax.Array], tangents: Sequence[Any], **params: Any
+) -> tuple[list[jax.Array], list[Any]]:
+    """Differentiate the scan as written in plain JAX, with respect to the operands that have a tangent."""
+    moving = [
+        i for i, t in enumerate(tangents) if type(t) is not ad.Zero and t.dtype != jax.dtypes.float0
+    ]
+
+    def of_moving(*moved: jax.Array) -> list[jax.Array]:
+        operands = list(primals)
+        for i, x in zip(moving, moved, strict=True):
+            operands[i] = x
+        return scan_in_plain_jax(*operands, differentiable=True, **params)
+
+    results, slopes = jax.jvp(
+        of_moving, [primals[i] for i in moving], [tangents[i] for i in moving]
+    )
+    zeros = [ad.Zero(jax.typeof(result).to_tangent_aval()) for result in results]
+    return results, [
+        z if t.dtype == jax.dtypes.float0 else t for z, t in zip(zeros, slopes, strict=True)
+    ]
+
+
+def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core.JaxprEqn | None]:
+    """Drop results that nobody uses, then leaves that no remaining result depends on."""
+    # jax 0.12 passes which inputs are live between the two arguments it always passed.
+    eqn: core.JaxprEqn = rest[-1]
+    num_operands = len(eqn.invars)
+    if not any(used_outputs):
+        return [False] * num_operands, None
+    if all(used_outputs):
+        return [True] * num_operands, eqn
+    combine: Combine = eqn.params["combine"]
+    outputs = [i for i, is_used in enumerate(eqn.params["used"]) if is_used]
+    wanted = [i for i, is_wanted in zip(outputs, used_outputs, strict=True) if is_wanted]
+    kept = combine.closure(wanted)
+    flags = [combine.num_leaves] if eqn.params["segmented"] else []
+    avals = [v.aval for v in eqn.invars]
+    if _full_shape([avals[i] for i in [*kept, *flags]]) != _full_shape(avals):
+        # A leaf that is shared by the batch would lose the batch dimension with the leaf that carries it.
+        kept = list(range(combine.num_leaves))
+    kept_operands = {*kept, *flags}
+    params = dict(
+        eqn.params,
+        combine=combine if len(kept) == combine.num_leaves else combine.restrict(kept),
+        used=tuple(i in wanted for i in kept),
+    )
+    used_inputs = [i in kept_operands for i in range(num_operands)]
+    return used_inputs, eqn.replace(
+        invars=[v for v, is_used in zip(eqn.invars, used_inputs, strict=True) if is_used],
+        outvars=[v for v, is_used in zip(eqn.outvars, used_outputs, strict=True) if is_used],
+        params=params,
+    )
+
+
+scan_p.def_impl(scan_impl)
+scan_p.def_abstract_eval(scan_abstract_eval)
+mlir.register_lowering(scan_p, mlir.lower_fun(scan_anywhere, multiple_results=True))
+mlir.register_lowering(
+    scan_p, mlir.lower_fun(scan_in_kernels, multiple_results=True), platform="cuda"
+)
+batching.primitive_batchers[scan_p] = scan_batching
+ad.primitive_jvps[scan_p] = scan_jvp
+pe.dce_rules[scan_p] = scan_dce

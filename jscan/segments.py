@@ -1,0 +1,260 @@
+"""Where segments begin and end, in whichever of four forms the caller has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+
+@jax.tree_util.register_pytree_node_class
+class Segments:
+    """A division of an axis into consecutive segments.
+
+    Built by ``from_flags``, ``from_ids``, ``from_lengths`` or ``from_offsets``. Segments run along the last axis of
+    flags and ids, which may have rows before it; lengths and offsets are one-dimensional (use ``jax.vmap`` for rows).
+    A ``Segments`` is a pytree: it may be passed into ``jit`` and mapped by ``vmap``.
+
+    Lengths and offsets keep their empty segments: ``lengths`` and ``offsets`` give them back, ``ids`` counts them. Head
+    flags and ids cannot express an empty segment.
+
+    Example:
+      >>> segments = Segments.from_lengths([2, 0, 3])
+      >>> print(segments.flags)
+      [ True False  True False False]
+      >>> print(segments.ids)
+      [0 0 2 2 2]
+      >>> print(segments.offsets(3))
+      [0 2 2 5]
+    """
+
+    def __init__(self, kind: str, descriptor: Any, total: int | None) -> None:
+        self._kind = kind
+        self._descriptor = descriptor
+        self._total = total
+
+    @classmethod
+    def from_flags(cls, flags: Any) -> Segments:
+        """Segments that start where ``flags`` is not zero; the first element starts one, flagged or not.
+
+        Args:
+          flags: ``(..., n)``, bool or any integer dtype.
+
+        Raises:
+          TypeError: ``flags`` has another dtype.
+          ValueError: ``flags`` is a scalar.
+        """
+        return cls("flags", _discrete("Segments.from_flags", "flags", flags, allow_bool=True), None)
+
+    @classmethod
+    def from_ids(cls, ids: Any) -> Segments:
+        """Segments of equal neighbours: one starts wherever an id differs from the one before it.
+
+        Ids need not be sorted. Equal ids that are not adjacent belong to different segments.
+
+        Args:
+          ids: ``(..., n)``, bool or any integer dtype.
+
+        Raises:
+          TypeError: ``ids`` has another dtype.
+          ValueError: ``ids`` is a scalar.
+        """
+        return cls("ids", _discrete("Segments.from_ids", "ids", ids, allow_bool=True), None)
+
+    @classmethod
+    def from_lengths(cls, lengths: Any, total: int | None = None) -> Segments:
+        """Segments of the given lengths, one after another.
+
+        Args:
+          lengths: ``(num_segments,)``, any integer dtype, not negative.
+          total: the length of the axis. It may be left out where ``lengths`` is concrete.
+
+        Traced lengths are not checked: elements past the last segment form one segment of their own, whatever
+        begins at or beyond ``total`` is dropped, and a negative length counts as 0.
+
+        Raises:
+          TypeError: ``lengths`` is no integer array or ``total`` no integer.
+          ValueError: ``lengths`` is not one-dimensional, has a negative entry, or does not add up to ``total``; or
+            ``total`` is missing where ``lengths`` is traced.
+        """
+        where = "Segments.from_lengths"
+        array = _one_dimensional(where, "lengths", lengths)
+        total = _total(where, total)
+        if _is_traced(array):
+            return cls("lengths", array, _required_total(where, "lengths", total))
+        values = np.asarray(array).astype(np.int64)
+        if (values < 0).any():
+            raise ValueError(
+                f"jscan.{where}: lengths must not be negative; got {int(values.min())}"
+            )
+        if total is not None and int(values.sum()) != total:
+            raise ValueError(
+                f"jscan.{where}: lengths add up to {int(values.sum())}, not to total={total}"
+            )
+        return cls("lengths", array, int(values.sum()))
+
+    @classmethod
+    def from_offsets(cls, offsets: Any, total: int | None = None) -> Segments:
+        """Segments between consecutive offsets, as in the row pointers of a CSR matrix.
+
+        Args:
+          offsets: ``(num_segments + 1,)``, any integer dtype: segment i is ``offsets[i]`` up to, not including,
+            ``offsets[i + 1]``. The first is 0 and the last the length of the axis.
+          total: the length of the axis. It may be left out where ``offsets`` is concrete.
+
+        Traced offsets are not checked: elements before the first offset and past the last form segments of their own,
+        and an offset that is negative or not below ``total`` starts no segment.
+
+        Raises:
+          TypeError: ``offsets`` is no integer array or ``total`` no integer.
+          ValueError: ``offsets`` is empty, not one-dimensional, decreases, or does not run from 0 to ``total``; or
+            ``total`` is missing where ``offsets`` is traced.
+        """
+        where = "Segments.from_offsets"
+        array = _one_dimensional(where, "offsets", offsets)
+        total = _total(where, total)
+        if array.shape[0] == 0:
+            raise ValueError(f"jscan.{where}: offsets must have num_segments + 1 entries; got none")
+        if _is_traced(array):
+            return cls("offsets", array, _required_total(where, "offsets", total))
+        values = np.asarray(array).astype(np.int64)
+        if (np.diff(values) < 0).any():
+            raise ValueError(f"jscan.{where}: offsets must not decrease")
+        if values[0] != 0:
+            raise ValueError(f"jscan.{where}: offsets must start with 0; got {int(values[0])}")
+        if total is not None and int(values[-1]) != total:
+            raise ValueError(
+                f"jscan.{where}: offsets end with {int(values[-1])}, not with total={total}"
+            )
+        return cls("offsets", array, int(values[-1]))
+
+    @property
+    def flags(self) -> jax.Array:
+        """Head flags, bool: True on the first element of every segment that has one."""
+        flags = head_flags(self)
+        heads = flags if flags.dtype == jnp.bool_ else lax.ne(flags, lax.full_like(flags, 0))
+        if heads.shape[-1] == 0:
+            return heads
+        first = lax.full_like(lax.slice_in_dim(heads, 0, 1, axis=-1), True)
+        return lax.concatenate([first, lax.slice_in_dim(heads, 1, None, axis=-1)], heads.ndim - 1)
+
+    @property
+    def ids(self) -> jax.Array:
+        """The number of the segment that each element belongs to, int32, counted from 0 along the axis.
+
+        Empty segments of ``from_lengths`` and ``from_offsets`` are counted. Ids given to ``from_ids`` are renumbered.
+        """
+        if self._kind in ("flags", "ids"):
+            flags = self.flags
+            return lax.sub(
+                lax.cumsum(lax.convert_element_type(flags, jnp.int32), flags.ndim - 1), np.int32(1)
+            )
+        starts = self._starts()
+        counts = jnp.zeros((self._length,), jnp.int32).at[starts].add(1, mode="drop")
+        return jnp.maximum(lax.cumsum(counts) - 1, 0)
+
+    def lengths(self, num_segments: int) -> jax.Array:
+        """The lengths of the first ``num_segments`` segments, int32, with 0 for those that do not exist."""
+        ids = self.ids
+        if ids.ndim > 1:
+            rows = ids.reshape((-1, ids.shape[-1]))
+            return jax.vmap(lambda row: _count(row, num_segments))(rows).reshape(
+                (*ids.shape[:-1], num_segments)
+            )
+        return _count(ids, num_segments)
+
+    def offsets(self, num_segments: int) -> jax.Array:
+        """Where the first ``num_segments`` segments start and the last of them ends: ``num_segments + 1`` int32."""
+        lengths = self.lengths(num_segments)
+        zero = jnp.zeros((*lengths.shape[:-1], 1), lengths.dtype)
+        return lax.concatenate([zero, lax.cumsum(lengths, lengths.ndim - 1)], lengths.ndim - 1)
+
+    @property
+    def _length(self) -> int:
+        assert self._total is not None
+        return self._total
+
+    def _starts(self) -> jax.Array:
+        """Where segments start, the end of the last one among them; what starts nowhere stands at ``total``."""
+        array = lax.convert_element_type(self._descriptor, jnp.int32)
+        if self._kind == "lengths":
+            ends = lax.cumsum(jnp.maximum(array, 0))
+            starts = lax.concatenate([jnp.zeros((1,), jnp.int32), ends], 0)
+        else:
+            starts = array
+        return jnp.where((starts < 0) | (starts >= self._length), self._length, starts)
+
+    def tree_flatten(self) -> tuple[tuple[Any], tuple[str, int | None]]:
+        return (self._descriptor,), (self._kind, self._total)
+
+    @classmethod
+    def tree_unflatten(cls, aux: tuple[str, int | None], children: tuple[Any]) -> Segments:
+        return cls(aux[0], children[0], aux[1])
+
+    def __repr__(self) -> str:
+        total = "" if self._total is None else f", total={self._total}"
+        return f"Segments.from_{self._kind}({self._descriptor!r}{total})"
+
+
+def head_flags(segments: Segments) -> jax.Array:
+    """Head flags that scans understand: the caller's own where they were given, whatever the first one says."""
+    kind, array = segments._kind, segments._descriptor
+    if kind == "flags":
+        return array
+    if kind == "ids":
+        if array.shape[-1] == 0:
+            return jnp.zeros(array.shape, jnp.bool_)
+        before = lax.slice_in_dim(array, 0, -1, axis=-1)
+        here = lax.slice_in_dim(array, 1, None, axis=-1)
+        first = jnp.ones((*array.shape[:-1], 1), jnp.bool_)
+        return lax.concatenate([first, lax.ne(here, before)], array.ndim - 1)
+    flags = jnp.zeros((segments._length,), jnp.bool_)
+    return flags.at[segments._starts()].set(True, mode="drop")
+
+
+def _count(ids: jax.Array, num_segments: int) -> jax.Array:
+    return jnp.zeros((num_segments,), jnp.int32).at[ids].add(1, mode="drop")
+
+
+def _discrete(where: str, name: str, value: Any, *, allow_bool: bool) -> Any:
+    array = value if hasattr(value, "dtype") else np.asarray(value)
+    if isinstance(value, (list, tuple)) and array.size == 0:
+        array = array.astype(np.int32)
+    dtypes = "a bool or integer dtype" if allow_bool else "an integer dtype"
+    if not (jnp.issubdtype(array.dtype, jnp.integer) or (allow_bool and array.dtype == jnp.bool_)):
+        raise TypeError(f"jscan.{where}: {name} must have {dtypes}; got {array.dtype}")
+    if array.ndim == 0:
+        raise ValueError(f"jscan.{where}: {name} must have at least one dimension; got a scalar")
+    return jnp.asarray(array)
+
+
+def _one_dimensional(where: str, name: str, value: Any) -> Any:
+    array = _discrete(where, name, value, allow_bool=False)
+    if array.ndim != 1:
+        raise ValueError(f"jscan.{where}: {name} must be one-dimensional; got shape {array.shape}")
+    return array
+
+
+def _total(where: str, total: Any) -> int | None:
+    if total is None:
+        return None
+    if isinstance(total, (bool, np.bool_)) or not hasattr(total, "__index__") or _is_traced(total):
+        raise TypeError(
+            f"jscan.{where}: total must be an integer known at trace time; got {total!r}"
+        )
+    if int(total) < 0:
+        raise ValueError(f"jscan.{where}: total must not be negative; got {total}")
+    return int(total)
+
+
+def _required_total(where: str, name: str, total: int | None) -> int:
+    if total is None:
+        raise ValueError(f"jscan.{where}: total is required where {name} is traced")
+    return total
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, jax.core.Tracer)
