@@ -1,7 +1,11 @@
-"""Parallel prefix scans and segmented scans for JAX."""
+"""Parallel prefix scans and segmented scans for JAX, at the speed of the GPU's memory."""
 
 from jscan import operators as operators
 from jscan.scans import associative_scan as associative_scan
+from jscan.scans import cumlogsumexp as cumlogsumexp
+from jscan.scans import cummax as cummax
+from jscan.scans import cummin as cummin
+from jscan.scans import cumprod as cumprod
 from jscan.scans import cumsum as cumsum
 from jscan.segments import Segments as Segments
 

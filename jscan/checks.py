@@ -14,10 +14,11 @@ from jax import lax
 from jscan.combine import accumulation_dtype
 from jscan.segments import Segments, head_flags
 
-METHODS = ("auto", "xla", "block", "lookback", "chained", "reduce_then_scan", "scan_then_propagate")
+METHODS = ("auto", "xla", "block", "lookback")
 
 
 def check_method(caller: str, method: Any) -> None:
+    """Raise unless ``method`` is "auto", "xla" or the name of a strategy."""
     if method not in METHODS:
         raise ValueError(
             f"{caller}: method must be one of {', '.join(map(repr, METHODS))}; got {method!r}"
@@ -25,6 +26,7 @@ def check_method(caller: str, method: Any) -> None:
 
 
 def check_operator(caller: str, fn: Any) -> None:
+    """Raise unless ``fn`` can be called."""
     if not callable(fn):
         raise TypeError(f"{caller}: fn must be callable; got {type(fn).__name__}")
 
@@ -58,10 +60,12 @@ def as_arrays(caller: str, name: str, leaves: Sequence[Any]) -> list[jax.Array]:
 
 
 def check_lengths(caller: str, name: str, leaves: Sequence[jax.Array], axis: int) -> None:
+    """Raise unless all leaves have one length along ``axis``."""
     shapes = [leaf.shape for leaf in leaves]
     if any(leaf.ndim <= axis for leaf in leaves) or len({shape[axis] for shape in shapes}) > 1:
         raise ValueError(
-            f"{caller}: the arrays of {name} must have one length along axis={axis}; got shapes {shapes}"
+            f"{caller}: the arrays of {name} must have one length along axis={axis}; got shapes "
+            f"{shapes}"
         )
 
 
@@ -70,7 +74,7 @@ def flags_for(
 ) -> jax.Array | None:
     """Head flags with the leaves' rank and 1 in the dimensions that share them.
 
-    For an operator that needs whole arrays flags may also end early: they then cover the leading dimensions of
+    For an operator on whole arrays flags may also end early, and cover the leading dimensions of
     every leaf.
     """
     if segments is None:
@@ -100,15 +104,15 @@ def flags_for(
     elif flags.ndim > axis and all(leaf.shape[: flags.ndim] == flags.shape for leaf in leaves):
         return flags
     raise ValueError(
-        f"{caller}: segments has shape {flags.shape}; expected the shape of what is scanned, {shape}, "
-        f"or ({shape[axis]},), the length of axis={axis}"
+        f"{caller}: segments has shape {flags.shape}; expected the shape of what is scanned, "
+        f"{shape}, or ({shape[axis]},), the length of axis={axis}"
     )
 
 
 def identity_leaves(
     caller: str, identity: Any, treedef: jax.tree_util.PyTreeDef, leaves: Sequence[jax.Array]
 ) -> list[Any]:
-    """The leaves of ``identity``: NumPy scalars of the accumulation dtypes where concrete scalars, else arrays."""
+    """The leaves of ``identity`` in the accumulation dtypes: NumPy scalars where concrete."""
     values, structure = jax.tree.flatten(identity)
     if structure != treedef:
         raise ValueError(
@@ -122,14 +126,14 @@ def _as_identity(caller: str, value: Any, leaf: jax.Array) -> Any:
     given = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
     if _kind(given) > _kind(dtype):
         raise TypeError(
-            f"{caller}: identity of dtype {given} does not fit elements of dtype {leaf.dtype}"
+            f"{caller}: identity has dtype {given}, which does not fit elements of {leaf.dtype}"
         )
     if isinstance(value, jax.core.Tracer) or np.ndim(value) > 0:
         return jnp.asarray(value).astype(dtype)
     concrete = np.asarray(value)
     if jnp.issubdtype(dtype, jnp.integer) and int(concrete) != int(concrete.astype(dtype)):
         raise ValueError(
-            f"{caller}: identity={value!r} is out of range for elements of dtype {leaf.dtype}"
+            f"{caller}: identity={value!r} is out of range for elements of {leaf.dtype}"
         )
     return concrete.astype(dtype)[()]
 

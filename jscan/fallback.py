@@ -23,7 +23,7 @@ def scan(
     used: Sequence[bool],
     differentiable: bool = False,
 ) -> list[jax.Array]:
-    """Scan ``leaves`` (full size or 1 in every dimension) along ``axis``; the leaves named by ``used`` come back."""
+    """Scan ``leaves``, full size or 1 in every dimension; those that ``used`` names come back."""
     operands = [*leaves] if flags is None else [*leaves, flags]
     shape = tuple(full_size(sizes) for sizes in zip(*(x.shape for x in operands), strict=True))
     wide = [
@@ -58,10 +58,10 @@ def scan_general(
     reverse: bool,
     identity: Sequence[Any] | None,
 ) -> list[jax.Array]:
-    """Scan with an operator that needs whole arrays; ``fn`` is called as ``lax.associative_scan`` would call it.
+    """Scan with an operator on whole arrays, called as ``lax.associative_scan`` would call it.
 
-    ``flags`` has the shape of the leading dimensions of every leaf, or 1 in place of them. Where ``identity`` is
-    given the scan is exclusive.
+    ``flags`` covers the leading dimensions of every leaf, with their sizes or 1. Where ``identity``
+    is given the scan is exclusive.
     """
     wide = [lax.convert_element_type(x, accumulation_dtype(x.dtype)) for x in leaves]
 
@@ -92,11 +92,11 @@ def scan_flat(
     reverse: bool,
     identity: Sequence[Any] | None,
 ) -> list[jax.Array]:
-    """Scan leaves of accumulation dtype, segmented where ``flags`` is given, exclusive where ``identity`` is."""
+    """Scan leaves of accumulation dtypes; ``flags`` makes it segmented, ``identity`` exclusive."""
     if leaves[0].shape[axis] == 0:
         return list(leaves)
     if flags is None:
-        inclusive = lax.associative_scan(fn, leaves, reverse=reverse, axis=axis)
+        inclusive: list[jax.Array] = lax.associative_scan(fn, leaves, reverse=reverse, axis=axis)
         starts = None
     else:
         starts = segment_starts(flags, axis=axis, reverse=reverse)
@@ -125,7 +125,7 @@ def shift(
     axis: int,
     reverse: bool,
 ) -> list[jax.Array]:
-    """The exclusive scan from the inclusive one: each result moves on by one, ``identity`` enters at every start."""
+    """The exclusive scan from the inclusive one: results move on, starts get ``identity``."""
     results = []
     for x, value in zip(inclusive, identity, strict=True):
         element = jnp.asarray(value, x.dtype)
@@ -147,7 +147,7 @@ def shift(
 
 
 def element_like(x: jax.Array, element: jax.Array, axis: int) -> jax.Array:
-    """``element``, which broadcasts to ``x`` without ``axis``, with the shape of ``x`` and length 1 along ``axis``."""
+    """A slice of ``x`` of length 1, filled with ``element``, which broadcasts to one element."""
     first = lax.slice_in_dim(x, 0, 1, axis=axis)
     if element.ndim == 0:
         return lax.full_like(first, element)
@@ -165,7 +165,7 @@ def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 
 
 def choose(flags: jax.Array, chosen: jax.Array, other: jax.Array) -> jax.Array:
-    """``chosen`` where ``flags``, else ``other``; flags spread over the dimensions they lack, from the left."""
+    """``chosen`` where ``flags``, else ``other``; ``flags`` may lack trailing dimensions."""
     flags = lax.expand_dims(flags, range(flags.ndim, chosen.ndim))
     return lax.select(broadcast(flags, chosen.shape), chosen, other)
 

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+integer_limits: Any = jnp.iinfo
+
 
 @dataclasses.dataclass(frozen=True)
 class Operator:
@@ -27,7 +29,12 @@ class Operator:
     neutral: Callable[[np.dtype], Any]
 
     def __call__(self, a: Any, b: Any) -> Any:
+        """Combine ``a``, the earlier elements, with ``b``."""
         return jax.tree.map(self.combine, a, b)
+
+    def takes(self, dtype: Any) -> bool:
+        """Whether the operator is defined on elements of ``dtype``."""
+        return self.neutral(np.dtype(dtype)) is not None
 
     def identity(self, dtype: Any) -> Any:
         """The NumPy scalar of ``dtype`` that leaves every element unchanged.
@@ -49,11 +56,12 @@ class Operator:
 class Affine(Operator):
     """Composition of x -> a x + b, on pairs (a, b)."""
 
-    def __call__(self, left: Any, right: Any) -> Any:
-        (a1, b1), (a2, b2) = left, right
+    def __call__(self, a: Any, b: Any) -> Any:
+        """The map ``a`` followed by the map ``b``, each a pair of pytrees."""
+        (a1, b1), (a2, b2) = a, b
         return (
             jax.tree.map(lax.mul, a2, a1),
-            jax.tree.map(lambda a, b, c: lax.add(lax.mul(a, b), c), a2, b1, b2),
+            jax.tree.map(lambda slope, x, offset: lax.add(lax.mul(slope, x), offset), a2, b1, b2),
         )
 
     def identity(self, dtype: Any) -> tuple[Any, Any]:
@@ -65,6 +73,7 @@ class Affine(Operator):
         return super().identity(dtype), np.zeros((), dtype)[()]
 
     def identities(self, dtypes: Sequence[Any]) -> tuple[Any, ...]:
+        """The identity of each leaf: ones for the first half, the slopes, then zeros."""
         half = len(dtypes) // 2
         return tuple(self.identity(dtype)[i >= half] for i, dtype in enumerate(dtypes))
 
@@ -81,7 +90,7 @@ def _lowest(dtype: np.dtype) -> Any:
     if _is(dtype, jnp.bool_):
         return False
     if _is(dtype, jnp.integer):
-        return jnp.iinfo(dtype).min
+        return integer_limits(dtype).min
     return -np.inf if _is(dtype, jnp.floating) else None
 
 
@@ -89,7 +98,7 @@ def _highest(dtype: np.dtype) -> Any:
     if _is(dtype, jnp.bool_):
         return True
     if _is(dtype, jnp.integer):
-        return jnp.iinfo(dtype).max
+        return integer_limits(dtype).max
     return np.inf if _is(dtype, jnp.floating) else None
 
 

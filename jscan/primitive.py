@@ -1,8 +1,8 @@
 """``scan_p``: one primitive for every scan, and all its rules.
 
-Operands are the K leaves, then the head flags where ``segmented``. All have one rank; a dimension is full size or 1 (then
-shared, never copied), and the scanned one is full size everywhere. Results are the leaves that ``used`` names, at full
-size and in the leaves' dtypes.
+Operands are the K leaves, then the head flags where ``segmented``. All have one rank; a dimension
+is full size or 1 (then shared, never copied), and the scanned one is full size everywhere. Results
+are the leaves that ``used`` names, at full size and in the leaves' dtypes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -24,7 +24,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jscan import fallback
 from jscan.combine import Combine
 
-scan_p = core.Primitive("jscan_scan")
+scan_p: Any = core.Primitive("jscan_scan")
 scan_p.multiple_results = True
 
 _interpret: contextvars.ContextVar[bool] = contextvars.ContextVar("jscan_interpret", default=False)
@@ -50,11 +50,11 @@ def scan(
     exclusive: bool,
     method: str,
 ) -> list[jax.Array]:
-    """Bind ``scan_p``. Leaves and flags have one rank; ``exclusive`` needs an operator that knows its identity."""
+    """Bind ``scan_p``; leaves and flags have one rank."""
     if exclusive and combine.identity is None:
         raise ValueError("an exclusive scan needs an operator with an identity")
     operands = [*leaves] if flags is None else [*leaves, flags]
-    return scan_p.bind(
+    results: list[jax.Array] = scan_p.bind(
         *_vary_alike(operands),
         combine=combine,
         axis=axis,
@@ -65,6 +65,7 @@ def scan(
         method=method,
         interpret=_interpret.get(),
     )
+    return results
 
 
 def _vary_alike(operands: Sequence[jax.Array]) -> list[jax.Array]:
@@ -88,19 +89,23 @@ def _full_shape(operands: Sequence[Any]) -> tuple[int, ...]:
 
 
 def scan_impl(*operands: jax.Array, **params: Any) -> list[jax.Array]:
+    """Run one scan outside ``jit``, compiled once per parameters and shapes."""
+    # Under disable_jit the compiled function would come back here.
     with jax.disable_jit(False):
         return _compiled(tuple(sorted(params.items())))(*operands)
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(params: tuple[tuple[str, Any], ...]) -> Any:
-    def scan(*operands: jax.Array) -> list[jax.Array]:
-        return scan_p.bind(*operands, **dict(params))
+def _compiled(params: tuple[tuple[str, Any], ...]) -> Callable[..., list[jax.Array]]:
+    def jscan_scan(*operands: jax.Array) -> list[jax.Array]:
+        results: list[jax.Array] = scan_p.bind(*operands, **dict(params))
+        return results
 
-    return jax.jit(scan)
+    return jax.jit(jscan_scan)
 
 
 def scan_abstract_eval(*avals: Any, segmented: bool, used: tuple[bool, ...], **_: Any) -> list[Any]:
+    """The used leaves' dtypes at full size; sharding and varying axes come from the operands."""
     shape = _full_shape(avals)
     like = next((aval for aval in avals if aval.shape == shape), avals[0])
     # A dimension is sharded as the first operand that has it in full and sharded.
@@ -137,6 +142,7 @@ def scan_in_plain_jax(
     differentiable: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
+    """The scan on ``lax.associative_scan``."""
     leaves, flags = _split(operands, segmented)
     return fallback.scan(
         leaves,
@@ -153,13 +159,24 @@ def scan_in_plain_jax(
 def scan_in_kernels(
     *operands: jax.Array, segmented: bool, method: str, interpret: bool, **params: Any
 ) -> list[jax.Array]:
+    """The scan in a kernel where one can run it."""
     if method == "xla":
         return scan_in_plain_jax(*operands, segmented=segmented, **params)
+    # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
 
     leaves, flags = _split(operands, segmented)
-    avals, flags_aval = _split([jax.typeof(x) for x in operands], segmented)
-    reason = kernels.why_not(avals, flags_aval, method=method, **params)
+    # Kernels size a scan by its leaves; flags mapped by vmap may be all that has the full size.
+    full = _full_shape(operands)
+    if _full_shape(leaves) != full:
+        leaves[0] = fallback.broadcast(leaves[0], full)
+    reason = kernels.why_not(
+        leaves,
+        combine=params["combine"],
+        axis=params["axis"],
+        exclusive=params["exclusive"],
+        method=method,
+    )
     if reason is None:
         return kernels.scan(leaves, flags, method=method, interpret=interpret, **params)
     if method != "auto":
@@ -170,12 +187,13 @@ def scan_in_kernels(
 def scan_anywhere(
     *operands: jax.Array, method: str, interpret: bool, **params: Any
 ) -> list[jax.Array]:
+    """The scan where there is no kernel, or with its kernel interpreted."""
     if interpret:
         return scan_in_kernels(*operands, method=method, interpret=True, **params)
     if method not in ("auto", "xla"):
         raise ValueError(
-            f"jscan: method={method!r} needs a CUDA GPU, and this scan is being compiled for another platform; "
-            "use method='auto' or method='xla' there"
+            f"jscan: method={method!r} needs a CUDA GPU, and this scan is being compiled for another "
+            "platform; use method='auto' or method='xla' there"
         )
     return scan_in_plain_jax(*operands, **params)
 
@@ -183,7 +201,7 @@ def scan_anywhere(
 def scan_batching(
     operands: Sequence[jax.Array], dims: Sequence[int | None], *, axis: int, **params: Any
 ) -> tuple[list[jax.Array], list[int]]:
-    """Give every operand the batch dimension at one place; an unmapped operand gets it with size 1."""
+    """Give every operand the batch dimension in one place, with size 1 where it is unmapped."""
     places = {d for d in dims if d is not None}
     place = places.pop() if len(places) == 1 else 0
     aligned = [
@@ -201,7 +219,7 @@ def scan_batching(
 def scan_jvp(
     primals: Sequence[jax.Array], tangents: Sequence[Any], **params: Any
 ) -> tuple[list[jax.Array], list[Any]]:
-    """Differentiate the scan as written in plain JAX, with respect to the operands that have a tangent."""
+    """Differentiate the scan as written in plain JAX, in the operands that have a tangent."""
     moving = [
         i for i, t in enumerate(tangents) if type(t) is not ad.Zero and t.dtype != jax.dtypes.float0
     ]
@@ -237,7 +255,7 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
     flags = [combine.num_leaves] if eqn.params["segmented"] else []
     avals = [v.aval for v in eqn.invars]
     if _full_shape([avals[i] for i in [*kept, *flags]]) != _full_shape(avals):
-        # A leaf that is shared by the batch would lose the batch dimension with the leaf that carries it.
+        # The leaves kept are shared by a batch whose size only the dropped ones carry.
         kept = list(range(combine.num_leaves))
     kept_operands = {*kept, *flags}
     params = dict(

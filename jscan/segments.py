@@ -14,12 +14,13 @@ from jax import lax
 class Segments:
     """A division of an axis into consecutive segments.
 
-    Built by ``from_flags``, ``from_ids``, ``from_lengths`` or ``from_offsets``. Segments run along the last axis of
-    flags and ids, which may have rows before it; lengths and offsets are one-dimensional (use ``jax.vmap`` for rows).
-    A ``Segments`` is a pytree: it may be passed into ``jit`` and mapped by ``vmap``.
+    Built by ``from_flags``, ``from_ids``, ``from_lengths`` or ``from_offsets``. Flags and ids may
+    have rows: segments run along their last axis. Lengths and offsets are one-dimensional (use
+    ``jax.vmap`` for rows). A ``Segments`` is a pytree: it may be passed into ``jit`` and mapped by
+    ``vmap``.
 
-    Lengths and offsets keep their empty segments: ``lengths`` and ``offsets`` give them back, ``ids`` counts them. Head
-    flags and ids cannot express an empty segment.
+    Lengths and offsets keep their empty segments: ``lengths`` and ``offsets`` give them back, and
+    ``ids`` counts them. Head flags and ids cannot express an empty segment.
 
     Example:
       >>> segments = Segments.from_lengths([2, 0, 3])
@@ -38,7 +39,7 @@ class Segments:
 
     @classmethod
     def from_flags(cls, flags: Any) -> Segments:
-        """Segments that start where ``flags`` is not zero; the first element starts one, flagged or not.
+        """Segments that start where ``flags`` is not zero, and at the first element in any case.
 
         Args:
           flags: ``(..., n)``, bool or any integer dtype.
@@ -72,13 +73,13 @@ class Segments:
           lengths: ``(num_segments,)``, any integer dtype, not negative.
           total: the length of the axis. It may be left out where ``lengths`` is concrete.
 
-        Traced lengths are not checked: elements past the last segment form one segment of their own, whatever
-        begins at or beyond ``total`` is dropped, and a negative length counts as 0.
+        Traced lengths are not checked: elements past the last segment form one segment of their
+        own, whatever begins at or beyond ``total`` is dropped, and a negative length counts as 0.
 
         Raises:
           TypeError: ``lengths`` is no integer array or ``total`` no integer.
-          ValueError: ``lengths`` is not one-dimensional, has a negative entry, or does not add up to ``total``; or
-            ``total`` is missing where ``lengths`` is traced.
+          ValueError: ``lengths`` is not one-dimensional, has a negative entry, or does not add up
+            to ``total``; or ``total`` is missing where ``lengths`` is traced.
         """
         where = "Segments.from_lengths"
         array = _one_dimensional(where, "lengths", lengths)
@@ -101,17 +102,18 @@ class Segments:
         """Segments between consecutive offsets, as in the row pointers of a CSR matrix.
 
         Args:
-          offsets: ``(num_segments + 1,)``, any integer dtype: segment i is ``offsets[i]`` up to, not including,
-            ``offsets[i + 1]``. The first is 0 and the last the length of the axis.
+          offsets: ``(num_segments + 1,)``, any integer dtype: segment i is ``offsets[i]`` up to,
+            not including, ``offsets[i + 1]``. The first is 0, the last the length of the axis.
           total: the length of the axis. It may be left out where ``offsets`` is concrete.
 
-        Traced offsets are not checked: elements before the first offset and past the last form segments of their own,
-        and an offset that is negative or not below ``total`` starts no segment.
+        Traced offsets are not checked: elements past the last offset form a segment of their own,
+        elements before the first belong to segment 0, and an offset that is negative or not below
+        ``total`` starts no segment.
 
         Raises:
           TypeError: ``offsets`` is no integer array or ``total`` no integer.
-          ValueError: ``offsets`` is empty, not one-dimensional, decreases, or does not run from 0 to ``total``; or
-            ``total`` is missing where ``offsets`` is traced.
+          ValueError: ``offsets`` is empty, not one-dimensional, decreases, or does not run from 0
+            to ``total``; or ``total`` is missing where ``offsets`` is traced.
         """
         where = "Segments.from_offsets"
         array = _one_dimensional(where, "offsets", offsets)
@@ -143,9 +145,10 @@ class Segments:
 
     @property
     def ids(self) -> jax.Array:
-        """The number of the segment that each element belongs to, int32, counted from 0 along the axis.
+        """The number of each element's segment, int32, counted from 0 along the axis.
 
-        Empty segments of ``from_lengths`` and ``from_offsets`` are counted. Ids given to ``from_ids`` are renumbered.
+        Empty segments of ``from_lengths`` and ``from_offsets`` are counted. Ids that were given to
+        ``from_ids`` are renumbered.
         """
         if self._kind in ("flags", "ids"):
             flags = self.flags
@@ -157,7 +160,7 @@ class Segments:
         return jnp.maximum(lax.cumsum(counts) - 1, 0)
 
     def lengths(self, num_segments: int) -> jax.Array:
-        """The lengths of the first ``num_segments`` segments, int32, with 0 for those that do not exist."""
+        """The lengths of the first ``num_segments`` segments, int32; 0 where there is none."""
         ids = self.ids
         if ids.ndim > 1:
             rows = ids.reshape((-1, ids.shape[-1]))
@@ -167,7 +170,10 @@ class Segments:
         return _count(ids, num_segments)
 
     def offsets(self, num_segments: int) -> jax.Array:
-        """Where the first ``num_segments`` segments start and the last of them ends: ``num_segments + 1`` int32."""
+        """The offsets of the first ``num_segments`` segments: ``num_segments + 1`` int32.
+
+        The last is where the last of these segments ends; one that does not exist is empty there.
+        """
         lengths = self.lengths(num_segments)
         zero = jnp.zeros((*lengths.shape[:-1], 1), lengths.dtype)
         return lax.concatenate([zero, lax.cumsum(lengths, lengths.ndim - 1)], lengths.ndim - 1)
@@ -178,7 +184,7 @@ class Segments:
         return self._total
 
     def _starts(self) -> jax.Array:
-        """Where segments start, the end of the last one among them; what starts nowhere stands at ``total``."""
+        """Where segments start and the last one ends; ``total`` for what starts nowhere."""
         array = lax.convert_element_type(self._descriptor, jnp.int32)
         if self._kind == "lengths":
             ends = lax.cumsum(jnp.maximum(array, 0))
@@ -188,10 +194,12 @@ class Segments:
         return jnp.where((starts < 0) | (starts >= self._length), self._length, starts)
 
     def tree_flatten(self) -> tuple[tuple[Any], tuple[str, int | None]]:
+        """The descriptor as the one child; its kind and the length of the axis are static."""
         return (self._descriptor,), (self._kind, self._total)
 
     @classmethod
     def tree_unflatten(cls, aux: tuple[str, int | None], children: tuple[Any]) -> Segments:
+        """Undo ``tree_flatten``; nothing is checked."""
         return cls(aux[0], children[0], aux[1])
 
     def __repr__(self) -> str:
@@ -200,10 +208,11 @@ class Segments:
 
 
 def head_flags(segments: Segments) -> jax.Array:
-    """Head flags that scans understand: the caller's own where they were given, whatever the first one says."""
+    """Head flags as scans read them: the first may be False, and given flags are not copied."""
     kind, array = segments._kind, segments._descriptor
     if kind == "flags":
-        return array
+        given: jax.Array = array
+        return given
     if kind == "ids":
         if array.shape[-1] == 0:
             return jnp.zeros(array.shape, jnp.bool_)
