@@ -1,9 +1,12 @@
 """The single-pass scan with decoupled lookback (Merrill and Garland 2016).
 
-    tile        load ─► tile scan ─► publish AGGREGATE ─► look back ─► publish PREFIX ─► combine ─► store
+    tile        load ─► reduce ─► publish AGGREGATE ─► scan ─► look back ─► publish PREFIX ─► combine ─► store
     state       ... [P] [P] [A] [A] [A] [ ] ...                                A: a tile's own total
                          ▲───────────┘                                         P: total up to and with the tile
                  window of tiles, the nearest one last
+
+An operator that does not commute is not reduced, nor is a segmented tile, where that costs more than it hides: the
+last element of the scanned tile is the aggregate.
 
 A program reads a window of its predecessors' words at once, one tile a lane, waits until every tile after the
 window's last PREFIX has published, scans the window in order (the operator need not commute) and goes on to the
@@ -25,7 +28,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from jscan.kernels import pallas
-from jscan.kernels.operator import FLAG, flag_value
+from jscan.kernels.operator import FLAG, commuting_identity, flag_value
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.tile import Tile, take
@@ -41,82 +44,117 @@ def kernel(scan: Scan, window: int, refs: Sequence[Any]) -> None:
     inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
 
-    scanned = scan.tile_scan(scan.load(tile, inputs))
-    aggregate = tile.last(scanned)
-    complete = tile.index == 0
-    if scan.segmented:
-        complete = complete | (aggregate[0] != 0)
-    complete = jnp.broadcast_to(complete, aggregate[0].shape)
-    values = aggregate[1:] if scan.segmented else aggregate
-    state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), values)
-
-    prefix = look_back(scan, state, words, tile, window)
-    inclusive = scan.combine(prefix, aggregate)
-    state.publish(
-        words,
-        tile,
-        jnp.full_like(complete, PREFIX, jnp.int32),
-        inclusive[1:] if scan.segmented else inclusive,
-        ~complete,
-    )
+    leaves = scan.load(tile, inputs)
+    identity = commuting_identity(scan.operator)
+    early = identity is not None and not scan.segmented
+    if early:
+        aggregate = [pallas.tile_reduce(scan.operator, leaves[0], scan.geometry.axis)]
+        complete = jnp.zeros(aggregate[0].shape, jnp.bool_)
+    else:
+        leaves = scanned = scan.tile_scan(leaves)
+        aggregate, complete = last(scan, tile, scanned)
+    complete = complete | (tile.index == 0)
+    state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), aggregate)
+    search = Lookback(scan, state, words, tile, window, identity)
+    seen = search.peek(tile.index)
+    if early:
+        scanned = scan.tile_scan(leaves)
+    prefix = search.prefix(seen)
+    inclusive = pallas.evaluate(scan.operator, [*prefix, *aggregate])
+    tag = jnp.full_like(complete, PREFIX, jnp.int32)
+    state.publish(words, tile, tag, inclusive, ~complete)
     scan.store(tile, outputs, inputs, scan.behind(prefix, scanned, tile.index == 0))
 
 
-def look_back(
-    scan: Scan, state: TileState, words: Any, tile: Tile, window: int
-) -> list[jax.Array]:
-    """The total of everything before ``tile`` in its row, as leaves of the scan's operator.
+def last(
+    scan: Scan, tile: Tile, scanned: Sequence[jax.Array]
+) -> tuple[list[jax.Array], jax.Array]:
+    """A scanned tile's aggregate, and whether a restart lies in the tile."""
+    if scan.segmented:
+        flag, *values = tile.last(scanned)
+        return values, flag != 0
+    values = tile.last(scanned)
+    return values, jnp.zeros(values[0].shape, jnp.bool_)
 
-    For the first tile, which has nothing before it, no value is defined.
-    """
-    lanes = (tile.geometry.lanes,) if tile.geometry.lanes > 1 else ()
-    operator = flag_value(scan.operator)
 
-    def place() -> jax.Array:
-        return lax.broadcasted_iota(jnp.int32, (window, *lanes), 0)
+class Lookback:
+    """A tile's search for the total of everything before it in its row."""
 
-    def nearest(tags: jax.Array, tag: np.int32) -> jax.Array:
-        """The place in the window of the tile nearest to ours that carries ``tag``; -1 for none."""
-        return jnp.max(jnp.where(tags == tag, place(), jnp.full_like(tags, -1)), axis=0)
+    def __init__(
+        self,
+        scan: Scan,
+        state: TileState,
+        words: Any,
+        tile: Tile,
+        window: int,
+        identity: np.generic | None,
+    ):
+        self.scan, self.state, self.words, self.tile = scan, state, words, tile
+        self.window, self.identity = window, identity
+        self.lanes = (tile.geometry.lanes,) if tile.geometry.lanes > 1 else ()
 
-    def total(end: jax.Array, done: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+    def peek(self, end: jax.Array) -> tuple[jax.Array, ...]:
+        """The tags and values of the window of tiles before ``end``, as they are now."""
+        numbers = end - np.int32(self.window) + lax.broadcasted_iota(jnp.int32, (self.window,), 0)
+        tags, values = self.state.peek(self.words, self.tile, numbers)
+        return (tags, *values)
+
+    def prefix(self, seen: tuple[jax.Array, ...]) -> list[jax.Array]:
+        """The total, given a first look at the nearest window; undefined for the first tile of a row."""
+        first = jnp.broadcast_to(self.tile.index == 0, self.lanes)
+        folded, done = self._total(self.tile.index, first, seen)
+
+        def unfinished(carry):
+            return jnp.min(carry[-1].astype(jnp.int32)) == 0
+
+        def step(carry):
+            *prefix, end, done = carry
+            end = end - np.int32(self.window)
+            folded, complete = self._total(end, done, self.peek(end))
+            further = pallas.evaluate(self.scan.operator, [*folded, *prefix])
+            prefix = [jnp.where(done, p, f) for p, f in zip(prefix, further, strict=True)]
+            return (*prefix, end, done | complete)
+
+        carry = (*folded, self.tile.index, done | first)
+        *prefix, _, _ = lax.while_loop(unfinished, step, carry)
+        return list(prefix)
+
+    def _place(self) -> jax.Array:
+        return lax.broadcasted_iota(jnp.int32, (self.window, *self.lanes), 0)
+
+    def _nearest(self, tags: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The place of the nearest tile that is not just an AGGREGATE (-1: none); whether it is EMPTY."""
+        code = 2 * self._place() + (tags == EMPTY).astype(jnp.int32)
+        code = jnp.where(tags == AGGREGATE, jnp.full_like(code, -2), code)
+        nearest = jnp.max(code, axis=0)
+        return lax.shift_right_arithmetic(nearest, jnp.full_like(nearest, 1)), (nearest & 1) != 0
+
+    def _total(
+        self, end: jax.Array, done: jax.Array, seen: tuple[jax.Array, ...]
+    ) -> tuple[list[jax.Array], jax.Array]:
         """Waits for the window before ``end``; its total since its last PREFIX, and whether it has one.
 
         A lane that is ``done`` is not waited for.
         """
 
+        def look(tags):
+            nearest, empty = self._nearest(tags)
+            return nearest, jnp.max((empty & ~done).astype(jnp.int32)) > 0
+
         def poll(carry):
             del carry
-            numbers = end - np.int32(window) + lax.broadcasted_iota(jnp.int32, (window,), 0)
-            tags, values = state.peek(words, tile, numbers)
-            missing = (nearest(tags, EMPTY) > nearest(tags, PREFIX)) & ~done
-            return (tags, *values, jnp.max(missing.astype(jnp.int32)) > 0)
+            seen = self.peek(end)
+            return (*seen, *look(seen[0]))
 
-        # Tensors come before the flag: Triton's layout pass takes a loop's operands to be numbered like its
-        # results, and the flag is no result.
-        nothing = jnp.zeros((window, *lanes), jnp.int32)
-        values = [jnp.zeros(nothing.shape, d) for d in scan.dtypes]
-        waiting = jnp.min(done.astype(jnp.int32)) == 0
-        tags, *values, _ = lax.while_loop(lambda c: c[-1], poll, (nothing, *values, waiting))
+        # Tensors come first: Triton's layout pass takes a loop's operands to be numbered like its results, of
+        # which the unused ones fall away.
+        tags, *values, nearest, _ = lax.while_loop(lambda c: c[-1], poll, (*seen, *look(seen[0])))
+        if self.identity is not None:
+            [value] = values
+            value = jnp.where(self._place() >= nearest, value, jnp.full_like(value, self.identity))
+            return [pallas.tile_reduce(self.scan.operator, value, 0)], nearest >= 0
         complete = (tags == PREFIX).astype(FLAG)
-        folded = pallas.tile_scan(operator, [complete, *values], 0, False)
-        flag, *folded = (take(v, place() == np.int32(window - 1), 0) for v in folded)
-        return folded, flag != 0
-
-    def step(carry):
-        *prefix, end, done = carry
-        end = end - np.int32(window)
-        folded, complete = total(end, done)
-        further = pallas.evaluate(scan.operator, [*folded, *prefix])
-        prefix = [jnp.where(done, p, f) for p, f in zip(prefix, further, strict=True)]
-        return (*prefix, end, done | complete)
-
-    def unfinished(carry):
-        return jnp.min(carry[-1].astype(jnp.int32)) == 0
-
-    first = jnp.broadcast_to(tile.index == 0, lanes)
-    folded, done = total(tile.index, first)
-    *prefix, _, _ = lax.while_loop(unfinished, step, (*folded, tile.index, done | first))
-    if scan.segmented:
-        return [jnp.zeros(lanes, FLAG), *prefix]
-    return list(prefix)
+        operator = flag_value(self.scan.operator)
+        _, *folded = pallas.tile_scan(operator, [complete, *values], 0, False)
+        edge = self._place() == np.int32(self.window - 1)
+        return [take(v, edge, 0) for v in folded], nearest >= 0

@@ -64,6 +64,34 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
     return prepared
 
 
+def commuting_identity(operator: core.ClosedJaxpr) -> np.generic | None:
+    """The identity of an operator that is one of the commutative machine operations, else None.
+
+    Such an operator may be reduced in any order, which is cheaper than a scan.
+    """
+    jaxpr = operator.jaxpr
+    if len(jaxpr.invars) != 2 or len(jaxpr.eqns) != 1:
+        return None
+    [equation] = jaxpr.eqns
+    if set(equation.invars) != set(jaxpr.invars) or equation.outvars != jaxpr.outvars:
+        return None
+    dtype = np.dtype(operator.out_avals[0].dtype)
+    name = equation.primitive.name
+    if name in ("add", "xor", "or"):
+        return np.zeros((), dtype)[()]
+    if name == "mul":
+        return np.ones((), dtype)[()]
+    if name == "and":
+        return np.invert(np.zeros((), dtype))[()]
+    if name in ("max", "min", "jscan_nan_max", "jscan_nan_min"):
+        low = "max" in name
+        if dtype.kind == "f":
+            return np.asarray(-np.inf if low else np.inf, dtype)[()]
+        info = np.iinfo(dtype)
+        return np.asarray(info.min if low else info.max, dtype)[()]
+    return None
+
+
 @functools.lru_cache(maxsize=1024)
 def flag_value(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
     """(fx, x) ⊕s (fy, y) = (fx | fy, y if fy else x ⊕ y)  (Schwartz 1980)."""

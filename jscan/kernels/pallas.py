@@ -6,6 +6,7 @@ lowering (the interpreter, on machines without a GPU), and an abstract evaluatio
 
     load, store     a tile between memory and registers, at 64-bit offsets where the array needs them
     tile_scan       the warp-composed scan of a register tile: ``tt.scan`` with any traced operator
+    tile_reduce     its reduction, for operators that commute: ``tt.reduce``
     publish, peek   one tagged 64-bit word of tile state, written relaxed and read volatile
     nan_max, nan_min  maximum and minimum that propagate NaN, as XLA's do and Triton's do not
 
@@ -77,18 +78,50 @@ def _tile_scan_triton(ctx, *leaves, jaxpr, axis, reverse):
     if ctx.avals_in[0].shape[axis] == 1:
         return leaves
     scan = tt.ScanOp(leaves, axis, reverse)
+    _fill_region(ctx, scan, leaves, jaxpr, tt.scan_return)
+    return list(scan.result)
+
+
+def _fill_region(ctx, operation, leaves, jaxpr, terminate):
+    """Makes the operator the combine region of ``operation``."""
     types = [triton._element_type(x.type) for x in leaves] * 2
-    entry = scan.regions[0].blocks.append(*types)
+    entry = operation.regions[0].blocks.append(*types)
     with ir.InsertionPoint.at_block_begin(entry):
         results = triton.lower_jaxpr_to_triton_ir(
             ctx.context, jaxpr.jaxpr, None, *entry.arguments
         )
-        results = [
-            triton._ensure_ir_value(r, a) for r, a in zip(results, jaxpr.out_avals, strict=True)
-        ]
-        tt.scan_return(results)
-    scan.verify()
-    return list(scan.result)
+        terminate(
+            [triton._ensure_ir_value(r, a) for r, a in zip(results, jaxpr.out_avals, strict=True)]
+        )
+    operation.verify()
+
+
+# --- tile reduction, for operators that commute -------------------------------------------------------------------
+
+tile_reduce_p = core.Primitive("jscan_tile_reduce")
+
+
+def tile_reduce(jaxpr: core.ClosedJaxpr, leaf: jax.Array, axis: int) -> jax.Array:
+    """Reduction of a register tile along ``axis``. Triton fixes no order, so the operator must commute."""
+    return tile_reduce_p.bind(leaf, jaxpr=jaxpr, axis=axis)
+
+
+@tile_reduce_p.def_abstract_eval
+def _tile_reduce_abstract_eval(aval, *, jaxpr, axis):
+    del jaxpr
+    return jax.core.ShapedArray(aval.shape[:axis] + aval.shape[axis + 1 :], aval.dtype)
+
+
+def _tile_reduce_interpret(leaf, *, jaxpr, axis):
+    [scanned] = _tile_scan_interpret(leaf, jaxpr=jaxpr, axis=axis, reverse=False)
+    return lax.index_in_dim(scanned, -1, axis, keepdims=False)
+
+
+def _tile_reduce_triton(ctx, leaf, *, jaxpr, axis):
+    leaf = triton._ensure_ir_value(leaf, ctx.avals_in[0])
+    reduction = tt.ReduceOp([leaf], axis)
+    _fill_region(ctx, reduction, [leaf], jaxpr, tt.reduce_return)
+    return reduction.result[0] if isinstance(reduction.result, list) else list(reduction.result)[0]
 
 
 # --- maximum and minimum that propagate NaN ----------------------------------------------------------------------
@@ -319,7 +352,12 @@ def _publish_triton(ctx, words, *operands, multipliers):
         arith.shli(high, triton._full(high.type, 32)), triton._ir_cast(value, i64, signed=False)
     )
     mask = _mask_triton(operands[count + 2 :], avals[count + 2 :], shape)
-    triton._store(pointer, word, mask=mask)
+    if mask is None:
+        mask = triton._bcast_to(triton._full(ir.IntegerType.get_signless(1), 1), shape)
+    # A plain store would do by the protocol, but it reaches the L2 late: behind the tile's own stores.
+    triton._atomic_rmw(
+        tt.RMWOp.UMAX, pointer, word, mask=mask, semantic=tt.MemSemantic.RELAXED
+    )
     return []
 
 
@@ -375,6 +413,8 @@ def why_inexpressible(jaxpr: core.ClosedJaxpr) -> str | None:
 
 mlir.register_lowering(tile_scan_p, mlir.lower_fun(_tile_scan_interpret, multiple_results=True))
 triton.register_lowering(tile_scan_p)(_tile_scan_triton)
+mlir.register_lowering(tile_reduce_p, mlir.lower_fun(_tile_reduce_interpret, multiple_results=False))
+triton.register_lowering(tile_reduce_p)(_tile_reduce_triton)
 
 for _primitive, _function, _operation in (
     (nan_max_p, lax.max, arith.maximumf),

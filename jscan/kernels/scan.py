@@ -60,15 +60,16 @@ class Scan:
             values = [self._or_identity(start, v, k) for k, v in enumerate(values)]
         if not self.segmented:
             return values
-        return [self._restarts(tile, inputs[-1], shift).astype(FLAG), *values]
+        return [self._restarts(tile, inputs[-1], shift), *values]
 
     def _restarts(self, tile: Tile, flags: Any, shift: int) -> jax.Array:
-        """Where the scan restarts, ``shift`` positions to the left; always at the row's start."""
+        """Non-zero where the scan restarts, ``shift`` positions to the left; always at the row's start."""
         shift += tile.geometry.reverse
         assert self.flag_view is not None
         flag = tile.load(flags, self.flag_view, shift)
-        flag = flag if flag.dtype == jnp.bool_ else flag != 0
-        return flag | tile.before_start(shift) if shift else flag
+        # Narrow flags stay as they are: any non-zero value will do, and comparing costs instructions.
+        flag = (flag != 0 if flag.dtype.itemsize > FLAG.itemsize else flag).astype(FLAG)
+        return flag | tile.before_start(shift).astype(FLAG) if shift else flag
 
     def _or_identity(self, where: jax.Array, values: jax.Array, leaf: int) -> jax.Array:
         assert self.identity is not None
@@ -92,6 +93,7 @@ class Scan:
         prefix = [p[None, :] if p.ndim else p for p in prefix]
         if self.segmented:
             flag, *values = scanned
+            prefix = [jnp.zeros_like(flag), *prefix]
             return self.combine(prefix, [flag | first.astype(FLAG), *values])
         combined = self.combine(prefix, scanned)
         return [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
@@ -106,7 +108,7 @@ class Scan:
         """Writes the values that somebody uses."""
         values = list(scanned[1:] if self.segmented else scanned)
         if self.segmented and tile.geometry.exclusive:
-            restarts = self._restarts(tile, inputs[-1], 0)
+            restarts = self._restarts(tile, inputs[-1], 0) != 0
             values = [self._or_identity(restarts, v, k) for k, v in enumerate(values)]
         kept = [v for v, used in zip(values, self.used, strict=True) if used]
         for ref, value in zip(outputs, kept, strict=True):

@@ -178,11 +178,15 @@ class Tile:
         element = self._first_in_memory() + self._iota(g.axis)
         return element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
 
+    def positions(self) -> jax.Array:
+        """Each element's place in the tile, in scan order."""
+        place = self._iota(self.geometry.axis)
+        return np.int32(self.geometry.length - 1) - place if self.geometry.reverse else place
+
     def last(self, values: Sequence[jax.Array]) -> list[jax.Array]:
         """Each value at the tile's last position in scan order."""
-        g = self.geometry
-        edge = np.int32(0 if g.reverse else g.length - 1)
-        return [take(v, self._iota(g.axis) == edge, g.axis) for v in values]
+        edge = self.positions() == np.int32(self.geometry.length - 1)
+        return [take(v, edge, self.geometry.axis) for v in values]
 
 
 def take(values: jax.Array, where: jax.Array, axis: int) -> jax.Array:
