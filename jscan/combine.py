@@ -59,15 +59,15 @@ class Combine:
         flat (no nested calls), no constants, no effects.
       identity: K NumPy scalars in the accumulation dtypes, or None where no identity is known.
       name: what to call the operator in messages; no part of its equality.
-      differentiable: the same function with ``custom_jvp`` and ``custom_vjp`` calls kept, for
-        derivatives. No part of its equality either, so nothing that is derived from it may be
-        cached by the operator's equality.
+      rules: the same function of scalars with its ``custom_jvp`` and ``custom_vjp`` calls, for
+        derivatives, or None where it has none. No part of its equality either, so nothing that is
+        derived from it may be cached by the operator's equality.
     """
 
     jaxpr: core.ClosedJaxpr
     identity: tuple[np.generic, ...] | None
     name: str
-    differentiable: core.ClosedJaxpr
+    rules: Callable[..., list[Any]] | None
     key: tuple[Any, ...] = dataclasses.field(init=False)
     key_hash: int = dataclasses.field(init=False)
 
@@ -98,8 +98,12 @@ class Combine:
         self, left: Sequence[jax.Array], right: Sequence[jax.Array], *, differentiable: bool = False
     ) -> list[jax.Array]:
         """Combine leaves of one shape; ``differentiable`` keeps the operator's derivative rules."""
-        jaxpr = self.differentiable if differentiable else self.jaxpr
-        results = evaluate(jaxpr.jaxpr, [*left, *right], keep_custom=differentiable)
+        if differentiable and self.rules is not None:
+            rules = self.rules
+            for _ in range(left[0].ndim):
+                rules = jax.vmap(rules)
+            return rules(*left, *right)
+        results = evaluate(self.jaxpr.jaxpr, [*left, *right])
         return [spread(result, like) for result, like in zip(results, left, strict=True)]
 
     @functools.cached_property
@@ -127,21 +131,20 @@ class Combine:
         k = self.num_leaves
         inputs = [*kept, *(k + i for i in kept)]
 
-        def restricted(jaxpr: core.ClosedJaxpr, keep_custom: bool) -> core.ClosedJaxpr:
-            def fn(*operands: jax.Array) -> list[Any]:
-                full: list[Any] = [np.zeros((), aval.dtype)[()] for aval in jaxpr.in_avals]
-                for position, operand in zip(inputs, operands, strict=True):
-                    full[position] = operand
-                results = evaluate(jaxpr.jaxpr, full, keep_custom=keep_custom)
-                return [results[i] for i in kept]
+        def restricted(whole: Callable[..., list[Any]], *operands: Any) -> list[Any]:
+            full: list[Any] = [np.zeros((), aval.dtype)[()] for aval in self.jaxpr.in_avals]
+            for position, operand in zip(inputs, operands, strict=True):
+                full[position] = operand
+            results = whole(*full)
+            return [results[i] for i in kept]
 
-            return _trace_scalars(fn, [jaxpr.in_avals[i].dtype for i in inputs])
-
+        jaxpr = _trace_scalars(
+            functools.partial(restricted, lambda *full: evaluate(self.jaxpr.jaxpr, full)),
+            [self.jaxpr.in_avals[i].dtype for i in inputs],
+        )
         identity = None if self.identity is None else tuple(self.identity[i] for i in kept)
-        jaxpr = restricted(self.jaxpr, False)
-        if self.differentiable is self.jaxpr:
-            return Combine(jaxpr, identity, self.name, jaxpr)
-        return Combine(jaxpr, identity, self.name, restricted(self.differentiable, True))
+        rules = None if self.rules is None else functools.partial(restricted, self.rules)
+        return Combine(jaxpr, identity, self.name, rules)
 
 
 def trace(
@@ -179,31 +182,29 @@ def trace(
     _check_results(caller, closed.out_avals, arrays[:num_leaves], [leaf.dtype for leaf in leaves])
     if not is_elementwise(closed, tuple(shape)):
         return None
-    jaxpr = _scalar_jaxpr(closed, dtypes, keep_custom=False)
-    differentiable = jaxpr
-    if has_custom_rules(closed.jaxpr):
-        # A derivative rule belongs to the shape that its function was traced on.
-        try:
-            on_scalars = jax.make_jaxpr(flat)(*[jax.ShapeDtypeStruct((), d) for d in dtypes])
-        except (TypeError, ValueError, IndexError):
-            return None
-        if not is_elementwise(on_scalars, ()):
-            return None
-        differentiable = _scalar_jaxpr(on_scalars, dtypes, keep_custom=True)
-    return Combine(jaxpr, identity, getattr(fn, "__name__", type(fn).__name__), differentiable)
-
-
-def _scalar_jaxpr(
-    closed: core.ClosedJaxpr, dtypes: Sequence[Any], *, keep_custom: bool
-) -> core.ClosedJaxpr:
-    """An elementwise jaxpr on scalars, its constants literals and its results in ``dtypes``."""
     constants = [np.asarray(constant)[()] for constant in closed.consts]
 
-    def fn(*operands: jax.Array) -> list[Any]:
-        results = evaluate(closed.jaxpr, [*constants, *operands], keep_custom=keep_custom)
+    def on_scalars(*operands: jax.Array) -> list[Any]:
+        return rounded(evaluate(closed.jaxpr, [*constants, *operands]))
+
+    def with_rules(*operands: jax.Array) -> list[Any]:
+        return rounded(flat(*operands))
+
+    def rounded(results: Sequence[Any]) -> list[Any]:
         return [lax.convert_element_type(r, d) for r, d in zip(results, dtypes, strict=False)]
 
-    return _trace_scalars(fn, dtypes)
+    rules = None
+    if has_custom_rules(closed.jaxpr):
+        # A derivative rule is written for the shapes that its function is called on: scalars here.
+        try:
+            traced = jax.make_jaxpr(flat)(*[jax.ShapeDtypeStruct((), dtype) for dtype in dtypes])
+        except (TypeError, ValueError, IndexError):
+            return None
+        if not is_elementwise(traced, ()):
+            return None
+        rules = with_rules
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return Combine(_trace_scalars(on_scalars, dtypes), identity, name, rules)
 
 
 def _trace_scalars(fn: Callable[..., Any], dtypes: Sequence[Any]) -> core.ClosedJaxpr:

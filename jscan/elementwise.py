@@ -67,12 +67,11 @@ def equations(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:
             yield from equations(_called(eqn)[0])
 
 
-def evaluate(jaxpr: core.Jaxpr, operands: Sequence[Any], *, keep_custom: bool = False) -> list[Any]:
+def evaluate(jaxpr: core.Jaxpr, operands: Sequence[Any]) -> list[Any]:
     """Run an elementwise jaxpr on scalars or arrays of one shape, whatever it was traced on.
 
-    Constants come first among the operands. Calls are inlined, those with derivative rules of their
-    own only without ``keep_custom``. The equations' contexts (mesh, compute type) are not restored:
-    an operator is traced apart from the place where it is used.
+    Constants come first among the operands. Calls are inlined. The equations' contexts (mesh,
+    compute type) are not restored: an operator is traced apart from the place where it is used.
     """
     values = dict(zip([*jaxpr.constvars, *jaxpr.invars], operands, strict=True))
 
@@ -86,12 +85,10 @@ def evaluate(jaxpr: core.Jaxpr, operands: Sequence[Any], *, keep_custom: bool = 
         if name in RESHAPING:
             # A literal may be a bare Python number; the equation's result says its dtype.
             results = [lax.convert_element_type(inputs[0], _dtype(eqn.outvars[0]))]
-        elif name in CUSTOM_CALLS and keep_custom:
-            results = _call_with_rules(eqn, inputs)
         elif name in CALLS:
             called, constants = _called(eqn)
             scalars = [np.asarray(constant)[()] for constant in constants]
-            results = evaluate(called, [*scalars, *inputs], keep_custom=keep_custom)
+            results = evaluate(called, [*scalars, *inputs])
         else:
             results = eqn.primitive.bind(*_spread_all(inputs), **eqn.params)
             results = results if eqn.primitive.multiple_results else [results]
@@ -107,20 +104,6 @@ def spread(value: Any, like: jax.Array) -> jax.Array:
 def _spread_all(inputs: Sequence[Any]) -> Sequence[Any]:
     wide = next((x for x in inputs if np.ndim(x) > 0), None)
     return inputs if wide is None else [spread(x, wide) for x in inputs]
-
-
-def _call_with_rules(eqn: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
-    """Bind a custom_jvp or custom_vjp call, traced on scalars, under one vmap per dimension."""
-    primitive: Any = eqn.primitive
-
-    def call(*scalars: jax.Array) -> list[Any]:
-        results: list[Any] = primitive.bind(*scalars, **primitive.get_bind_params(eqn.params))
-        return results
-
-    operands = _spread_all(inputs)
-    for _ in range(max(np.ndim(x) for x in operands)):
-        call = jax.vmap(call)
-    return call(*operands)
 
 
 def _called(eqn: core.JaxprEqn) -> tuple[core.Jaxpr, list[Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from jscan.combine import Combine, accumulation_dtype
 
@@ -25,9 +26,10 @@ def scan(
 ) -> list[jax.Array]:
     """Scan ``leaves``, full size or 1 in every dimension; those that ``used`` names come back."""
     operands = [*leaves] if flags is None else [*leaves, flags]
-    shape = tuple(full_size(sizes) for sizes in zip(*(x.shape for x in operands), strict=True))
+    shape, sharding = full_extent([jax.typeof(x) for x in operands])
     wide = [
-        lax.convert_element_type(broadcast(x, shape), accumulation_dtype(x.dtype)) for x in leaves
+        lax.convert_element_type(broadcast(x, shape, sharding), accumulation_dtype(x.dtype))
+        for x in leaves
     ]
 
     def fn(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
@@ -95,6 +97,7 @@ def scan_flat(
     """Scan leaves of accumulation dtypes; ``flags`` makes it segmented, ``identity`` exclusive."""
     if leaves[0].shape[axis] == 0:
         return list(leaves)
+    placed, leaves = leaves, [gather(x, axis) for x in leaves]
     if flags is None:
         inclusive: list[jax.Array] = lax.associative_scan(fn, leaves, reverse=reverse, axis=axis)
         starts = None
@@ -112,9 +115,9 @@ def scan_flat(
         _, *inclusive = lax.associative_scan(
             flag_value, [starts, *leaves], reverse=reverse, axis=axis
         )
-    if identity is None:
-        return inclusive
-    return shift(inclusive, starts, identity, axis=axis, reverse=reverse)
+    if identity is not None:
+        inclusive = shift(inclusive, starts, identity, axis=axis, reverse=reverse)
+    return [place_like(result, x) for result, x in zip(inclusive, placed, strict=True)]
 
 
 def shift(
@@ -127,11 +130,12 @@ def shift(
 ) -> list[jax.Array]:
     """The exclusive scan from the inclusive one: results move on, starts get ``identity``."""
     results = []
-    for x, value in zip(inclusive, identity, strict=True):
-        element = jnp.asarray(value, x.dtype)
-        if x.shape[axis] == 0:
-            results.append(x)
+    for given, value in zip(inclusive, identity, strict=True):
+        if given.shape[axis] == 0:
+            results.append(given)
             continue
+        x = gather(given, axis)
+        element = jnp.asarray(value, x.dtype)
         window = (
             lax.slice_in_dim(x, 1, None, axis=axis)
             if reverse
@@ -141,8 +145,8 @@ def shift(
         parts = [window, first] if reverse else [first, window]
         shifted = lax.concatenate(parts, dimension=axis)
         if starts is not None:
-            shifted = choose(starts, broadcast(first, x.shape), shifted)
-        results.append(shifted)
+            shifted = choose(starts, broadcast(first, x.shape, jax.typeof(x).sharding), shifted)
+        results.append(place_like(shifted, given))
     return results
 
 
@@ -157,6 +161,7 @@ def element_like(x: jax.Array, element: jax.Array, axis: int) -> jax.Array:
 
 def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """Where the scan restarts: the head flags, or when reversed each segment's last element."""
+    flags = gather(flags, axis)
     heads = flags if flags.dtype == jnp.bool_ else lax.ne(flags, lax.full_like(flags, 0))
     if not reverse:
         return heads
@@ -167,14 +172,65 @@ def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def choose(flags: jax.Array, chosen: jax.Array, other: jax.Array) -> jax.Array:
     """``chosen`` where ``flags``, else ``other``; ``flags`` may lack trailing dimensions."""
     flags = lax.expand_dims(flags, range(flags.ndim, chosen.ndim))
-    return lax.select(broadcast(flags, chosen.shape), chosen, other)
+    return lax.select(broadcast(flags, other.shape, jax.typeof(other).sharding), chosen, other)
 
 
-def broadcast(x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """``x`` with its dimensions of size 1 spread to ``shape``."""
-    return x if x.shape == shape else lax.broadcast_in_dim(x, shape, tuple(range(len(shape))))
+def _reshard(x: jax.Array, sharding: NamedSharding) -> jax.Array:
+    moved: jax.Array = jax.sharding.reshard(x, sharding)
+    return moved
 
 
-def full_size(sizes: Sequence[int]) -> int:
-    """The size of a dimension across operands that have it in full or as 1."""
-    return next((size for size in sizes if size != 1), 1)
+def broadcast(x: jax.Array, shape: tuple[int, ...], sharding: NamedSharding) -> jax.Array:
+    """``x`` with its dimensions of size 1 spread to ``shape``, sharded as ``sharding`` says."""
+    if x.shape != shape:
+        dimensions = tuple(range(len(shape)))
+        placement = sharding if is_explicit(sharding) else None
+        return lax.broadcast_in_dim(x, shape, dimensions, out_sharding=placement)
+    return _reshard(x, sharding) if jax.typeof(x).sharding.spec != sharding.spec else x
+
+
+def gather(x: jax.Array, axis: int) -> jax.Array:
+    """``x`` with ``axis`` whole on every device; a sharded axis cannot be sliced."""
+    sharding = jax.typeof(x).sharding
+    if sharding.spec[axis] is None:
+        return x
+    entries = [None if d == axis else sharding.spec[d] for d in range(x.ndim)]
+    return _reshard(x, NamedSharding(sharding.mesh, PartitionSpec(*entries)))
+
+
+def place_like(x: jax.Array, like: jax.Array) -> jax.Array:
+    """``x`` sharded as ``like`` is, where ``like`` says."""
+    sharding = jax.typeof(like).sharding
+    if is_explicit(sharding) and jax.typeof(x).sharding.spec != sharding.spec:
+        return _reshard(x, sharding)
+    return x
+
+
+def is_explicit(sharding: NamedSharding) -> bool:
+    """Whether a dimension is sharded over a mesh axis of explicit type."""
+    return any(entry is not None for entry in sharding.spec)
+
+
+def full_extent(avals: Sequence[Any]) -> tuple[tuple[int, ...], NamedSharding]:
+    """The shape and sharding across operands that have each dimension in full or as 1.
+
+    A dimension is sharded as in the first operand that has it in full and sharded.
+    """
+    shape = full_shape(avals)
+    sharding: NamedSharding = avals[0].sharding
+    specs = [aval.sharding.spec for aval in avals]
+    entries = [
+        next((s[d] for a, s in zip(avals, specs, strict=True) if a.shape[d] == n and s[d]), None)
+        for d, n in enumerate(shape)
+    ]
+    if any(entry is not None for entry in entries):
+        sharding = NamedSharding(sharding.mesh, PartitionSpec(*entries))
+    return shape, sharding
+
+
+def full_shape(operands: Sequence[Any]) -> tuple[int, ...]:
+    """The shape across operands that have each dimension in full or as 1."""
+    return tuple(
+        next((size for size in sizes if size != 1), 1)
+        for sizes in zip(*(x.shape for x in operands), strict=True)
+    )

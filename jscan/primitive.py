@@ -19,7 +19,6 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
-from jax.sharding import NamedSharding, PartitionSpec
 
 from jscan import fallback
 from jscan.combine import Combine
@@ -82,12 +81,6 @@ def _split(operands: Sequence[Any], segmented: bool) -> tuple[list[Any], Any]:
     return ([*operands[:-1]], operands[-1]) if segmented else ([*operands], None)
 
 
-def _full_shape(operands: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(
-        fallback.full_size(sizes) for sizes in zip(*(x.shape for x in operands), strict=True)
-    )
-
-
 def scan_impl(*operands: jax.Array, **params: Any) -> list[jax.Array]:
     """Run one scan outside ``jit``, compiled once per parameters and shapes."""
     # Under disable_jit the compiled function would come back here.
@@ -106,26 +99,10 @@ def _compiled(params: tuple[tuple[str, Any], ...]) -> Callable[..., list[jax.Arr
 
 def scan_abstract_eval(*avals: Any, segmented: bool, used: tuple[bool, ...], **_: Any) -> list[Any]:
     """The used leaves' dtypes at full size; sharding and varying axes come from the operands."""
-    shape = _full_shape(avals)
-    like = next((aval for aval in avals if aval.shape == shape), avals[0])
-    # A dimension is sharded as the first operand that has it in full and sharded.
-    entries = [
-        next(
-            (
-                a.sharding.spec[d]
-                for a in avals
-                if a.shape[d] == size and a.sharding.spec[d] is not None
-            ),
-            None,
-        )
-        for d, size in enumerate(shape)
-    ]
-    sharding = like.sharding
-    if entries != [sharding.spec[d] for d in range(len(shape))]:
-        sharding = NamedSharding(sharding.mesh, PartitionSpec(*entries))
+    shape, sharding = fallback.full_extent(avals)
     leaves, _flags = _split(avals, segmented)
     return [
-        like.update(shape=shape, dtype=leaf.dtype, weak_type=False, sharding=sharding)
+        leaf.update(shape=shape, weak_type=False, sharding=sharding)
         for leaf, is_used in zip(leaves, used, strict=True)
         if is_used
     ]
@@ -167,9 +144,9 @@ def scan_in_kernels(
 
     leaves, flags = _split(operands, segmented)
     # Kernels size a scan by its leaves; flags mapped by vmap may be all that has the full size.
-    full = _full_shape(operands)
-    if _full_shape(leaves) != full:
-        leaves[0] = fallback.broadcast(leaves[0], full)
+    full = fallback.full_shape(operands)
+    if fallback.full_shape(leaves) != full:
+        leaves[0] = fallback.broadcast(leaves[0], full, jax.typeof(leaves[0]).sharding)
     reason = kernels.why_not(
         leaves,
         combine=params["combine"],
@@ -192,8 +169,8 @@ def scan_anywhere(
         return scan_in_kernels(*operands, method=method, interpret=True, **params)
     if method not in ("auto", "xla"):
         raise ValueError(
-            f"jscan: method={method!r} needs a CUDA GPU, and this scan is being compiled for another "
-            "platform; use method='auto' or method='xla' there"
+            f"jscan: method={method!r} needs a CUDA GPU, and this scan is being compiled for "
+            "another platform; use method='auto' or method='xla' there"
         )
     return scan_in_plain_jax(*operands, **params)
 
@@ -254,7 +231,7 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
     kept = combine.closure(wanted)
     flags = [combine.num_leaves] if eqn.params["segmented"] else []
     avals = [v.aval for v in eqn.invars]
-    if _full_shape([avals[i] for i in [*kept, *flags]]) != _full_shape(avals):
+    if fallback.full_shape([avals[i] for i in [*kept, *flags]]) != fallback.full_shape(avals):
         # The leaves kept are shared by a batch whose size only the dropped ones carry.
         kept = list(range(combine.num_leaves))
     kept_operands = {*kept, *flags}
