@@ -136,21 +136,28 @@ def shift(
             continue
         x = gather(given, axis)
         element = jnp.asarray(value, x.dtype)
-        window = (
-            lax.slice_in_dim(x, 1, None, axis=axis)
-            if reverse
-            else lax.slice_in_dim(x, 0, -1, axis=axis)
-        )
-        first = element_like(x, element, axis)
-        parts = [window, first] if reverse else [first, window]
-        shifted = lax.concatenate(parts, dimension=axis)
+        shifted = shift_one(x, element, axis=axis, reverse=reverse)
         if starts is not None:
+            first = spread_element(element, x, axis)
             shifted = choose(starts, broadcast(first, x.shape, jax.typeof(x).sharding), shifted)
         results.append(place_like(shifted, given))
     return results
 
 
-def element_like(x: jax.Array, element: jax.Array, axis: int) -> jax.Array:
+def shift_one(x: jax.Array, element: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+    """``x`` moved on by one place along ``axis``, with ``element`` in the place left free."""
+    if element.ndim == 0:
+        ends = (-1, 1, 0) if reverse else (1, -1, 0)
+        return lax.pad(x, element, [ends if d == axis else (0, 0, 0) for d in range(x.ndim)])
+    first = spread_element(element, x, axis)
+    if reverse:
+        parts = [lax.slice_in_dim(x, 1, None, axis=axis), first]
+    else:
+        parts = [first, lax.slice_in_dim(x, 0, -1, axis=axis)]
+    return lax.concatenate(parts, dimension=axis)
+
+
+def spread_element(element: jax.Array, x: jax.Array, axis: int) -> jax.Array:
     """A slice of ``x`` of length 1, filled with ``element``, which broadcasts to one element."""
     first = lax.slice_in_dim(x, 0, 1, axis=axis)
     if element.ndim == 0:
