@@ -77,6 +77,10 @@ def last(
     return values, jnp.zeros(values[0].shape, jnp.bool_)
 
 
+PAUSE = 100
+"""Nanoseconds between two looks at a window that is not complete."""
+
+
 class Lookback:
     """A tile's search for the total of everything before it in its row."""
 
@@ -143,7 +147,7 @@ class Lookback:
 
         def poll(carry):
             del carry
-            seen = self.peek(end)
+            seen = self.peek(pallas.pause(end, PAUSE))
             return (*seen, *look(seen[0]))
 
         # Tensors come first: Triton's layout pass takes a loop's operands to be numbered like its results, of

@@ -134,9 +134,14 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> li
 
     environment.update(zip(jaxpr.constvars, consts, strict=True))
     environment.update(zip(jaxpr.invars, arguments, strict=True))
+    signs: dict[Any, str] = {}  # what is known of a variable: "positive", "negative", "fraction"
     for equation in jaxpr.eqns:
         operands = [read(a) for a in equation.invars]
-        results = _apply(equation, operands)
+        if _is_log1p_of_fraction(equation, signs):
+            results = [_log1p_of_fraction(*operands)]
+        else:
+            results = _apply(equation, operands)
+        _note_sign(equation, signs)
         environment.update(zip(equation.outvars, results, strict=True))
     return [read(a) for a in jaxpr.outvars]
 
@@ -156,6 +161,46 @@ def _apply(equation: Any, operands: list[Any]) -> list[Any]:
         return [_extremum(name, *operands)]
     result = equation.primitive.bind(*operands, **equation.params)
     return list(result) if equation.primitive.multiple_results else [result]
+
+
+def _note_sign(equation: Any, signs: dict[Any, str]) -> None:
+    source = equation.invars[0] if equation.invars else None
+    known = None if isinstance(source, core.Literal) else signs.get(source)
+    after = {("abs", None): "positive", ("neg", "positive"): "negative", ("exp", "negative"): "fraction"}
+    found = after.get((equation.primitive.name, None if equation.primitive.name == "abs" else known))
+    if found is not None:
+        signs[equation.outvars[0]] = found
+
+
+def _is_log1p_of_fraction(equation: Any, signs: dict[Any, str]) -> bool:
+    return (
+        equation.primitive.name == "log1p"
+        and equation.outvars[0].aval.dtype == jnp.float32
+        and not isinstance(equation.invars[0], core.Literal)
+        and signs.get(equation.invars[0]) == "fraction"
+    )
+
+
+# log1p(t) / t on [0, 1], highest power first: a Chebyshev fit, relative error 1.8e-7 when evaluated in float32.
+# The library's log1p takes some 40 instructions for all arguments; `logaddexp` needs it between 0 and 1.
+_LOG1P = (
+    0.005253457929939032,
+    -0.02958850748836994,
+    0.07836166769266129,
+    -0.13674770295619965,
+    0.19111430644989014,
+    -0.24844369292259216,
+    0.33319270610809326,
+    -0.49999502301216125,
+    1.0,
+)
+
+
+def _log1p_of_fraction(t: Any) -> Any:
+    quotient = jnp.float32(_LOG1P[0])
+    for coefficient in _LOG1P[1:]:
+        quotient = quotient * t + jnp.float32(coefficient)
+    return quotient * t
 
 
 def _inner_jaxpr(equation: Any) -> core.ClosedJaxpr | None:

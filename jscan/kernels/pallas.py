@@ -143,12 +143,12 @@ store_p.multiple_results = True
 
 
 def load(
-    ref: Any, terms: Terms, *, mask: jax.Array | None = None, eviction: str | None = None
+    ref: Any, terms: Terms, *, mask: jax.Array | None = None
 ) -> jax.Array:
     """Reads ``ref`` (seen flat) at the sum of ``terms``; lanes outside ``mask`` hold no defined value."""
     values, multipliers = zip(*terms, strict=True)
     masks = () if mask is None else (mask,)
-    return load_p.bind(ref, *values, *masks, multipliers=multipliers, eviction=eviction)
+    return load_p.bind(ref, *values, *masks, multipliers=multipliers)
 
 
 def store(
@@ -157,26 +157,24 @@ def store(
     value: jax.Array,
     *,
     mask: jax.Array | None = None,
-    eviction: str | None = None,
 ) -> None:
     """Writes ``value`` to ``ref`` (seen flat) at the sum of ``terms``, in the lanes of ``mask``."""
     values, multipliers = zip(*terms, strict=True)
     masks = () if mask is None else (mask,)
-    store_p.bind(ref, *values, value, *masks, multipliers=multipliers, eviction=eviction)
+    store_p.bind(ref, *values, value, *masks, multipliers=multipliers)
 
 
 def _address_shape(values: Sequence[Any]) -> tuple[int, ...]:
     return np.broadcast_shapes(*(v.shape for v in values))
 
 
-def _load_abstract_eval(ref, *operands, multipliers, eviction):
-    del eviction
+def _load_abstract_eval(ref, *operands, multipliers):
     shape = _address_shape(operands[: len(multipliers)])
     return jax.core.ShapedArray(shape, ref.dtype), {state.ReadEffect(0)}
 
 
-def _store_abstract_eval(ref, *operands, multipliers, eviction):
-    del ref, operands, multipliers, eviction
+def _store_abstract_eval(ref, *operands, multipliers):
+    del ref, operands, multipliers
     return [], {state.WriteEffect(0)}
 
 
@@ -185,8 +183,7 @@ def _address_interpret(values, multipliers):
     return sum(v.astype(jnp.int32) * np.int32(m) for v, m in zip(values, multipliers, strict=True))
 
 
-def _load_discharge(*arguments, multipliers, eviction):
-    del eviction
+def _load_discharge(*arguments, multipliers):
     masked = _extra_operands(arguments, 1 + len(multipliers))
     ref, *operands = arguments[-(1 + len(multipliers) + masked) :]
     index = _address_interpret(operands[: len(multipliers)], multipliers)
@@ -196,8 +193,7 @@ def _load_discharge(*arguments, multipliers, eviction):
     return (ref, *[None] * len(operands)), value
 
 
-def _store_discharge(*arguments, multipliers, eviction):
-    del eviction
+def _store_discharge(*arguments, multipliers):
     masked = _extra_operands(arguments, 2 + len(multipliers))
     ref, *operands = arguments[-(2 + len(multipliers) + masked) :]
     index = _address_interpret(operands[: len(multipliers)], multipliers)
@@ -249,17 +245,17 @@ def _mask_triton(masks, avals, shape):
     return triton._bcast_to(triton._ensure_ir_value(masks[0], avals[0]), shape)
 
 
-def _load_triton(ctx, ref, *operands, multipliers, eviction):
+def _load_triton(ctx, ref, *operands, multipliers):
     ref_aval, *avals = ctx.avals_in
     count, (out_aval,) = len(multipliers), ctx.avals_out
     pointer = _address_triton(
         ctx, ref, ref_aval, operands[:count], avals[:count], multipliers, out_aval.shape
     )
     mask = _mask_triton(operands[count:], avals[count:], out_aval.shape)
-    return triton._load(pointer, mask=mask, eviction_policy=eviction)
+    return triton._load(pointer, mask=mask)
 
 
-def _store_triton(ctx, ref, *operands, multipliers, eviction):
+def _store_triton(ctx, ref, *operands, multipliers):
     ref_aval, *avals = ctx.avals_in
     count = len(multipliers)
     value = triton._ensure_ir_value(operands[count], avals[count])
@@ -268,7 +264,7 @@ def _store_triton(ctx, ref, *operands, multipliers, eviction):
         ctx, ref, ref_aval, operands[:count], avals[:count], multipliers, shape
     )
     mask = _mask_triton(operands[count + 1 :], avals[count + 1 :], shape)
-    triton._store(pointer, value, mask=mask, eviction_policy=eviction)
+    triton._store(pointer, value, mask=mask)
     return []
 
 
@@ -376,6 +372,33 @@ def _peek_triton(ctx, words, *operands, multipliers):
     return [triton._ir_cast(high, i32, signed=False), triton._ir_cast(word, i32, signed=False)]
 
 
+pause_p = core.Primitive("jscan_pause")
+
+
+def pause(after: jax.Array, nanoseconds: int) -> jax.Array:
+    """Lets a waiting warp sleep for about so long; returns ``after`` unchanged, so that what uses it waits."""
+    return pause_p.bind(after, nanoseconds=nanoseconds)
+
+
+def _pause_triton(ctx, after, *, nanoseconds):
+    after = triton._ensure_ir_value(after, ctx.avals_in[0])
+    assembly = f"nanosleep.u32 {nanoseconds}; mov.u32 $0, $1;"
+    return tt.elementwise_inline_asm([after.type], assembly, "=r,r", False, 1, [after])
+
+
+opaque_p = core.Primitive("jscan_opaque")
+
+
+def opaque(scalar: jax.Array) -> jax.Array:
+    """``scalar`` itself, as a value of which the compiler knows nothing, not even its divisibility."""
+    return opaque_p.bind(scalar)
+
+
+def _opaque_triton(ctx, scalar):
+    scalar = triton._ensure_ir_value(scalar, ctx.avals_in[0])
+    return tt.elementwise_inline_asm([scalar.type], "mov.b32 $0, $1;", "=r,r", True, 1, [scalar])
+
+
 # --- can Triton express this operator? ---------------------------------------------------------------------------
 
 
@@ -415,6 +438,13 @@ mlir.register_lowering(tile_scan_p, mlir.lower_fun(_tile_scan_interpret, multipl
 triton.register_lowering(tile_scan_p)(_tile_scan_triton)
 mlir.register_lowering(tile_reduce_p, mlir.lower_fun(_tile_reduce_interpret, multiple_results=False))
 triton.register_lowering(tile_reduce_p)(_tile_reduce_triton)
+
+opaque_p.def_abstract_eval(lambda scalar: scalar)
+mlir.register_lowering(opaque_p, lambda ctx, scalar: [scalar])
+triton.register_lowering(opaque_p)(_opaque_triton)
+pause_p.def_abstract_eval(lambda after, *, nanoseconds: after)
+mlir.register_lowering(pause_p, lambda ctx, after, *, nanoseconds: [after])
+triton.register_lowering(pause_p)(_pause_triton)
 
 for _primitive, _function, _operation in (
     (nan_max_p, lax.max, arith.maximumf),

@@ -72,7 +72,7 @@ class TileState:
             (index[:, None] if index.ndim and lanes > 1 else index, self.lanes),
         ]
         if self.lanes > 1:
-            terms.append((tile.lane_block * np.int32(lanes), 1))
+            terms.append((tile.first_lane(), 1))
             if lanes > 1:
                 lane = lax.broadcasted_iota(jnp.int32, (lanes,), 0)
                 terms.append((lane[None, :] if index.ndim else lane, 1))

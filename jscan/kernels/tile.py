@@ -86,6 +86,12 @@ class Geometry:
         return 1 if self.exclusive else 0
 
 
+VECTOR = 8
+"""The most elements that a thread takes from memory at once. A tile has one register layout, which its widest
+access decides: 16 one-byte elements a thread would spread the same thread's words over 64 bytes. Segmented sum,
+2^27, uint8 flags: 0.97 of copy speed with 8, 0.86 with 16, 0.73 with 4 (H200, 2026-11-20)."""
+
+
 class Tile:
     """One program's tile: made inside a kernel from the program's number."""
 
@@ -129,7 +135,7 @@ class Tile:
                 row = lax.rem(lax.div(row, np.int32(repeat)), np.int32(count))
                 terms.append((row, row_stride))
         if lane_stride:
-            terms.append((self.lane_block * np.int32(g.lanes), lane_stride))
+            terms.append((self.first_lane(), lane_stride))
             if g.lanes > 1:
                 terms.append((self._iota(len(g.shape) - 1), lane_stride))
         return terms
@@ -164,13 +170,33 @@ class Tile:
 
     def load(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; lanes that do not exist are undefined."""
-        return pallas.load(ref, self._terms(view, shift), mask=self._mask(shift))
+        terms = self._terms(view, shift)
+        return pallas.load(ref, self._limited(terms, ref.dtype), mask=self._mask(shift))
 
     def store(self, ref: Any, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
         g = self.geometry
         view = View((g.outer, g.n, g.inner), (1, g.outer))
-        pallas.store(ref, self._terms(view, 0), value.astype(ref.dtype), mask=self._mask(0))
+        terms = self._limited(self._terms(view, 0), ref.dtype)
+        pallas.store(ref, terms, value.astype(ref.dtype), mask=self._mask(0))
+
+    def _limited(self, terms: list[tuple[Any, int]], dtype: Any) -> list[tuple[Any, int]]:
+        """The address, known to the compiler as a multiple of `VECTOR` elements and no more."""
+        g = self.geometry
+        (first, stride), *rest = terms
+        whole = g.length % VECTOR == 0 and not g.exclusive and not (g.reverse and g.n % VECTOR)
+        if dtype.itemsize * VECTOR >= 16 or g.lanes > 1 or not whole:
+            return terms
+        first = pallas.opaque(lax.div(first, np.int32(VECTOR))) * np.int32(VECTOR)
+        return [(first, stride), *rest]
+
+    def first_lane(self) -> jax.Array:
+        """The tile's first lane. The compiler is kept from dividing it, so that each thread takes one lane.
+
+        Then the whole scan of a lane is one thread's, without a shuffle: rows (65536, 1024) along the first axis
+        run at 0.89 of copy speed instead of 0.80, (1048576, 64) at 0.78 instead of 0.70 (H200, 2026-11-20).
+        """
+        return pallas.opaque(self.lane_block * np.int32(self.geometry.lanes))
 
     def before_start(self, shift: int) -> jax.Array:
         """Where the element ``shift`` positions to the left would lie before the row's start."""
