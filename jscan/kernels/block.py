@@ -13,6 +13,7 @@ from typing import Any
 
 from jax.experimental import pallas as pl
 
+from jscan.kernels.forms import form
 from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
 
@@ -20,4 +21,6 @@ from jscan.kernels.tile import Tile
 def kernel(scan: Scan, refs: Sequence[Any]) -> None:
     tile = Tile(scan.geometry, pl.program_id(0))
     inputs, outputs = scan.split(refs)
-    scan.store(tile, outputs, inputs, scan.tile_scan(scan.load(tile, inputs)))
+    one = form(scan, tile, inputs)
+    one.scan()
+    one.store(outputs)

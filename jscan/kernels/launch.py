@@ -15,6 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
 from jscan.kernels import block, lookback, tuning
+from jscan.kernels.logaddexp import is_logaddexp
 from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_identity
 from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Geometry, View, collapse
@@ -82,6 +83,7 @@ def scan(
         storage=tuple(np.dtype(x.dtype) for x in parts),
         identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
         used=real_used,
+        linear=flags is None and is_logaddexp(combine),
         views=views,
         flag_view=flag_view,
     )

@@ -28,7 +28,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from jscan.kernels import pallas
-from jscan.kernels.operator import FLAG, commuting_identity, flag_value
+from jscan.kernels.forms import form
+from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.tile import Tile, take
@@ -44,37 +45,21 @@ def kernel(scan: Scan, window: int, refs: Sequence[Any]) -> None:
     inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
 
-    leaves = scan.load(tile, inputs)
-    identity = commuting_identity(scan.operator)
-    early = identity is not None and not scan.segmented
-    if early:
-        aggregate = [pallas.tile_reduce(scan.operator, leaves[0], scan.geometry.axis)]
-        complete = jnp.zeros(aggregate[0].shape, jnp.bool_)
-    else:
-        leaves = scanned = scan.tile_scan(leaves)
-        aggregate, complete = last(scan, tile, scanned)
-    complete = complete | (tile.index == 0)
-    state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), aggregate)
-    search = Lookback(scan, state, words, tile, window, identity)
+    one = form(scan, tile, inputs)
+    complete = jnp.broadcast_to(tile.index == 0, one.aggregate[0].shape)
+    if one.restarts is not None:
+        complete = complete | one.restarts
+    state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), one.aggregate)
+
+    search = Lookback(scan, state, words, tile, window, one.identity)
     seen = search.peek(tile.index)
-    if early:
-        scanned = scan.tile_scan(leaves)
+    one.scan()
     prefix = search.prefix(seen)
-    inclusive = pallas.evaluate(scan.operator, [*prefix, *aggregate])
+
+    inclusive = pallas.evaluate(scan.operator, [*prefix, *one.aggregate])
     tag = jnp.full_like(complete, PREFIX, jnp.int32)
     state.publish(words, tile, tag, inclusive, ~complete)
-    scan.store(tile, outputs, inputs, scan.behind(prefix, scanned, tile.index == 0))
-
-
-def last(
-    scan: Scan, tile: Tile, scanned: Sequence[jax.Array]
-) -> tuple[list[jax.Array], jax.Array]:
-    """A scanned tile's aggregate, and whether a restart lies in the tile."""
-    if scan.segmented:
-        flag, *values = tile.last(scanned)
-        return values, flag != 0
-    values = tile.last(scanned)
-    return values, jnp.zeros(values[0].shape, jnp.bool_)
+    one.store(outputs, prefix)
 
 
 PAUSE = 100

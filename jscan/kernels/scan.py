@@ -30,6 +30,7 @@ class Scan:
     storage: tuple[np.dtype, ...]  # of the values, in memory
     identity: tuple[np.generic, ...] | None
     used: tuple[bool, ...]
+    linear: bool  # logaddexp of one leaf, to be summed in the linear domain
     views: tuple[View, ...]
     flag_view: View | None
 
@@ -85,18 +86,6 @@ class Scan:
         shape = right[0].shape
         left = [jnp.broadcast_to(x, shape) for x in left]
         return pallas.evaluate(self.leaf_operator, [*left, *right])
-
-    def behind(
-        self, prefix: Sequence[jax.Array], scanned: Sequence[jax.Array], first: jax.Array
-    ) -> list[jax.Array]:
-        """The scanned tile with what came before it; unchanged in the ``first`` tile of a row."""
-        prefix = [p[None, :] if p.ndim else p for p in prefix]
-        if self.segmented:
-            flag, *values = scanned
-            prefix = [jnp.zeros_like(flag), *prefix]
-            return self.combine(prefix, [flag | first.astype(FLAG), *values])
-        combined = self.combine(prefix, scanned)
-        return [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
 
     def store(
         self,

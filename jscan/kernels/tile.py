@@ -140,7 +140,7 @@ class Tile:
                 terms.append((self._iota(len(g.shape) - 1), lane_stride))
         return terms
 
-    def _mask(self, shift: int) -> jax.Array | None:
+    def mask(self, shift: int) -> jax.Array | None:
         """Which of the tile's elements exist, read ``shift`` positions to the left; None for all."""
         g = self.geometry
         checks = []
@@ -171,14 +171,14 @@ class Tile:
     def load(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; lanes that do not exist are undefined."""
         terms = self._terms(view, shift)
-        return pallas.load(ref, self._limited(terms, ref.dtype), mask=self._mask(shift))
+        return pallas.load(ref, self._limited(terms, ref.dtype), mask=self.mask(shift))
 
     def store(self, ref: Any, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
         g = self.geometry
         view = View((g.outer, g.n, g.inner), (1, g.outer))
         terms = self._limited(self._terms(view, 0), ref.dtype)
-        pallas.store(ref, terms, value.astype(ref.dtype), mask=self._mask(0))
+        pallas.store(ref, terms, value.astype(ref.dtype), mask=self.mask(0))
 
     def _limited(self, terms: list[tuple[Any, int]], dtype: Any) -> list[tuple[Any, int]]:
         """The address, known to the compiler as a multiple of `VECTOR` elements and no more."""

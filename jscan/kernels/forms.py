@@ -1,0 +1,99 @@
+"""The three ways to work through a tile, behind one interface; `form` picks one for a scan.
+
+    ReducedTile   an operator that commutes: the aggregate comes from a reduction, which is cheap, so that successors
+                  have it while the tile is scanned
+    ScannedTile   any operator, segmented or not: the aggregate is the scanned tile's last element
+    LinearTile    logaddexp: a sum of exponentials (`jscan.kernels.logaddexp`)
+
+A form is loaded when made, and knows its ``aggregate``, whether it ``restarts`` (None where the scan has no segments)
+and the ``identity`` with which aggregates may be folded in any order (None where they may not). ``scan`` does what can
+wait until the aggregate is out; ``store`` writes the tile behind what came before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jscan.kernels import pallas
+from jscan.kernels.logaddexp import LinearTile
+from jscan.kernels.operator import FLAG, commuting_identity
+from jscan.kernels.scan import Scan
+from jscan.kernels.tile import Tile
+
+
+class Form(Protocol):
+    aggregate: list[jax.Array]
+    restarts: jax.Array | None
+    identity: np.generic | None
+
+    def scan(self) -> None: ...
+
+    def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None: ...
+
+
+def form(scan: Scan, tile: Tile, inputs: Sequence[Any]) -> Form:
+    """Loads the tile in the form that suits the scan."""
+    if scan.linear:
+        return LinearTile(scan, tile, inputs)
+    if commuting_identity(scan.operator) is not None and not scan.segmented:
+        return ReducedTile(scan, tile, inputs)
+    return ScannedTile(scan, tile, inputs)
+
+
+class ScannedTile:
+    """Scanned at once."""
+
+    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Any]):
+        self._scan, self._tile, self._inputs = scan, tile, inputs
+        self.identity = commuting_identity(scan.operator)
+        self.restarts: jax.Array | None = None
+        self._leaves = scan.load(tile, inputs)
+        self._first_step()
+
+    def _first_step(self) -> None:
+        self._leaves = self._scan.tile_scan(self._leaves)
+        self.aggregate = self._tile.last(self._leaves)
+        if self._scan.segmented:
+            flag, *self.aggregate = self.aggregate
+            self.restarts = flag != 0
+
+    def scan(self) -> None:
+        """Nothing is left to do."""
+
+    def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None:
+        """Writes the tile; without a prefix, as the only tile of its row."""
+        values = self._leaves
+        if prefix is not None:
+            values = behind(self._scan, self._tile, prefix, values)
+        self._scan.store(self._tile, outputs, self._inputs, values)
+
+
+class ReducedTile(ScannedTile):
+    """Reduced at once, scanned later."""
+
+    def _first_step(self) -> None:
+        axis = self._scan.geometry.axis
+        self.aggregate = [pallas.tile_reduce(self._scan.operator, self._leaves[0], axis)]
+
+    def scan(self) -> None:
+        """Scans the tile."""
+        self._leaves = self._scan.tile_scan(self._leaves)
+
+
+def behind(
+    scan: Scan, tile: Tile, prefix: Sequence[jax.Array], scanned: Sequence[jax.Array]
+) -> list[jax.Array]:
+    """The scanned tile with what came before it; unchanged in the first tile of a row."""
+    first = tile.index == 0
+    prefix = [p[None, :] if p.ndim else p for p in prefix]
+    if scan.segmented:
+        flag, *values = scanned
+        prefix = [jnp.zeros_like(flag), *prefix]
+        return scan.combine(prefix, [flag | first.astype(FLAG), *values])
+    combined = scan.combine(prefix, scanned)
+    return [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]

@@ -1,0 +1,123 @@
+"""logaddexp scanned as a sum of exponentials: one exp and one log an element instead of four of each.
+
+For a tile with maximum m, and everything before it summing to exp(q):
+
+    E[t] = sum over i <= t of exp(x[i] - m)            a plain sum
+    r = max(q, m)                                       y[t] = r + log(exp(q - r) + exp(m - r) E[t])
+
+The terms are at most 1, so nothing overflows. A sum that starts far below r would underflow, though it is all there is
+at that point. It does not if either q or the tile's first element is within `DEPTH` of r: the sum then starts above
+exp(-DEPTH), and what is lost against it lies below its rounding. Other tiles (steep ones, and those with infinite or NaN
+maximum) are scanned with the operator itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from jscan.elementwise import structure
+from jscan.kernels import pallas
+from jscan.kernels.scan import Scan
+from jscan.kernels.tile import Tile, take
+
+DEPTH = {np.dtype(np.float32): 69.0, np.dtype(np.float64): 600.0}
+"""Natural logs: exp(-69) is 2^-100, so 26 bits above the smallest normal float32; likewise in float64."""
+
+
+def is_logaddexp(combine: Any) -> bool:
+    """Whether ``combine`` is ``jnp.logaddexp`` of one real leaf."""
+    avals = combine.jaxpr.out_avals
+    return len(avals) == 1 and avals[0].dtype in DEPTH and _same(combine, avals[0].dtype)
+
+
+@functools.lru_cache(maxsize=1024)
+def _same(combine: Any, dtype: np.dtype) -> bool:
+    return structure(combine.jaxpr.jaxpr) == _reference(dtype)
+
+
+@functools.lru_cache(maxsize=None)
+def _reference(dtype: np.dtype) -> Any:
+    from jscan.combine import trace
+
+    leaf = jax.ShapeDtypeStruct((2,), dtype)
+    combine = trace(jnp.logaddexp, [leaf], jax.tree.structure(0), 0, None)
+    assert combine is not None
+    return structure(combine.jaxpr.jaxpr)
+
+
+@functools.lru_cache(maxsize=None)
+def _scalar(function: Any, dtype: np.dtype) -> core.ClosedJaxpr:
+    scalar = jax.ShapeDtypeStruct((), dtype)
+    return jax.make_jaxpr(lambda x, y: [function(x, y)])(scalar, scalar)
+
+
+class LinearTile:
+    """A tile of one leaf under logaddexp, summed in the linear domain."""
+
+    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Any]):
+        self._scan, self._tile, self._inputs = scan, tile, inputs
+        values = self._load()
+        self.dtype = np.dtype(values.dtype)
+        axis = scan.geometry.axis
+        self.first = take(values, tile.positions() == 0, axis)
+        self.maximum = pallas.tile_reduce(_scalar(pallas.nan_max_p.bind, self.dtype), values, axis)
+        finite = jnp.abs(self.maximum) < np.inf
+        center = jnp.where(finite, self.maximum, jnp.zeros_like(self.maximum))
+        self.terms = jnp.exp(values - self._tall(center))
+        total = pallas.tile_reduce(_scalar(lax.add, self.dtype), self.terms, axis)
+        self.aggregate = [jnp.where(finite, self.maximum + jnp.log(total), self.maximum)]
+        self.restarts = None
+        self.identity = self.dtype.type(-np.inf)
+
+    def _load(self) -> jax.Array:
+        [values] = self._scan.load(self._tile, self._inputs)
+        exists = self._tile.mask(self._scan.geometry.shift)
+        if exists is None:
+            return values
+        return jnp.where(exists, values, jnp.full_like(values, -np.inf))
+
+    def scan(self) -> None:
+        """E, the inclusive sum of the tile's terms."""
+        g = self._scan.geometry
+        add = _scalar(lax.add, self.dtype)
+        [self.sums] = pallas.tile_scan(add, [self.terms], g.axis, g.reverse)
+
+    def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None:
+        """Writes the tile; without a prefix, as the only tile of its row."""
+        nothing = jnp.full_like(self.maximum, -np.inf)
+        before = nothing if prefix is None else jnp.where(self._tile.index == 0, nothing, prefix[0])
+        self._store(outputs, before)
+
+    def _store(self, outputs: Sequence[Any], prefix: jax.Array) -> None:
+        reference = pallas.nan_max_p.bind(prefix, self.maximum)
+        deepest = reference - self.dtype.type(DEPTH[self.dtype])
+        start = jnp.maximum(prefix, self.first)
+        shallow = (start >= deepest) & (jnp.abs(reference) < np.inf)
+
+        def fast() -> None:
+            before = self._tall(jnp.exp(prefix - reference))
+            weight = self._tall(jnp.exp(self.maximum - reference))
+            result = self._tall(reference) + jnp.log(before + weight * self.sums)
+            self._scan.store(self._tile, outputs, self._inputs, [result])
+
+        def exact() -> None:
+            # Read again: to keep the tile for this rare case would cost its registers in every case.
+            scanned = self._scan.tile_scan([self._load()])
+            result = self._scan.combine([self._tall(prefix)], scanned)
+            self._scan.store(self._tile, outputs, self._inputs, result)
+
+        lax.cond(jnp.min(shallow.astype(jnp.int32)) > 0, fast, exact)
+
+    def _tall(self, value: jax.Array) -> jax.Array:
+        """A value of the tile, or one a lane, in the tile's shape."""
+        g = self._scan.geometry
+        value = lax.expand_dims(value, [g.axis]) if value.ndim else value
+        return jnp.broadcast_to(value, g.shape)
