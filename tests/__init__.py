@@ -1,0 +1,1 @@
+"""Tests of jscan's public interface; `engines.py` lists the implementations that they run on."""

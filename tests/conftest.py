@@ -1,0 +1,63 @@
+"""Test-wide settings: 64-bit types, strict promotion, engines, and what needs a GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+# Several test processes share one GPU; each takes memory as it needs it.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import jax
+import pytest
+from hypothesis import settings
+
+from tests.engines import ENGINES, Engine
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_num_cpu_devices", 4)  # for meshes of several devices
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# A first example compiles and a second does not, so examples have no common deadline.
+settings.register_profile("jscan", deadline=None, max_examples=25, derandomize=True)
+settings.load_profile("jscan")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Gives a test with an `engine` every engine, and one with a size too each of its sizes."""
+    if "engine" not in metafunc.fixturenames:
+        return
+    markers = {marker.name for marker in metafunc.definition.iter_markers()}
+    engines = [engine for engine in ENGINES if engine.runs(markers)]
+    marks = {engine: [pytest.mark.gpu] if engine.gpu else [] for engine in engines}
+    for name, sizes in (
+        ("size", [engine.sizes for engine in engines]),
+        ("large_size", [engine.large_sizes for engine in engines]),
+    ):
+        if name in metafunc.fixturenames:
+            cases = [
+                pytest.param(engine, size, id=f"{engine.name}-{size}", marks=marks[engine])
+                for engine, own in zip(engines, sizes, strict=True)
+                for size in own
+            ]
+            metafunc.parametrize(("engine", name), cases, indirect=["engine"])
+            return
+    cases = [pytest.param(e, id=e.name, marks=marks[e]) for e in engines]
+    metafunc.parametrize("engine", cases, indirect=True)
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """The engine to test; it is active for the length of the test."""
+    with request.param.active() as active:
+        yield active
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what needs a GPU on a machine that has none."""
+    if any(item.get_closest_marker("gpu") for item in items) and jax.default_backend() != "gpu":
+        reason = f"needs a CUDA GPU; JAX's default backend is {jax.default_backend()!r}"
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason=reason))

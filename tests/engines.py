@@ -1,0 +1,66 @@
+"""The implementations that one test body runs for, in one list.
+
+A test with an `engine` parameter runs once for every entry of ENGINES. To add a strategy, add
+its line here. `method` goes into the call under test; `interpreted` runs the kernel's body
+through JAX instead of a GPU; `gpu` marks the case as one for a real device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jscan import primitive
+
+# Around warps, and around the powers of two that tiles are made of (the sizes of Thrust's suite).
+SMALL = (0, 1, 2, 3, 4, 5, 8, 10, 13, 16, 17, 30, 31, 32, 33, 63, 64, 65, 127, 128, 129)
+MIDDLE = (255, 256, 257, 511, 512, 513, 1000, 1023, 1024, 1025, 1337)
+TILES = (2047, 2048, 2049, 3000, 3968, 4095, 4096, 4097, 8191, 8192, 8193, 10_000, 12_289)
+LARGE = (65_537, 1_000_003, 10_000_000)  # for tests whose answer has a closed form
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One way to run a scan: the `method` to ask for, and where its kernel runs."""
+
+    name: str
+    method: str
+    sizes: tuple[int, ...]
+    large_sizes: tuple[int, ...] = ()
+    breadth: tuple[str, ...] = ()  # the markers of tests with many cases that it runs
+    interpreted: bool = False
+    gpu: bool = False
+
+    def runs(self, markers: set[str]) -> bool:
+        """Whether a test with these markers is affordable on this engine."""
+        return not markers & {"sweep", "grid"} - set(self.breadth)
+
+    @property
+    def longest(self) -> int:
+        """The longest row that a test compares element by element."""
+        return self.sizes[-1]
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[Engine]:
+        """Makes calls with this engine's method run on it."""
+        with primitive.interpreted() if self.interpreted else contextlib.nullcontext():
+            yield self
+
+
+ENGINES = (
+    # The fallback has no tiles, and its compilation grows with the logarithm of the size.
+    Engine("xla", "xla", (*SMALL, 257), LARGE[:1], breadth=("sweep",)),
+    Engine("block-interpreted", "block", (0, 1, 2, 31, 33, 257), interpreted=True),
+    Engine("lookback-interpreted", "lookback", (0, 1, 33, 4097, 12_289), interpreted=True),
+    Engine("block-gpu", "block", SMALL + MIDDLE, breadth=("sweep", "grid"), gpu=True),
+    Engine(
+        "lookback-gpu",
+        "lookback",
+        SMALL + MIDDLE + TILES,
+        LARGE,
+        breadth=("sweep", "grid"),
+        gpu=True,
+    ),
+    Engine("auto-gpu", "auto", SMALL + MIDDLE + TILES, LARGE, gpu=True),
+)
