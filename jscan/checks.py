@@ -49,6 +49,14 @@ def check_flag(caller: str, name: str, value: Any) -> bool:
     return bool(value)
 
 
+def as_array(caller: str, name: str, value: Any) -> jax.Array:
+    """``value`` as an array."""
+    try:
+        return jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{caller}: {name} must be an array; {error}") from None
+
+
 def as_arrays(caller: str, name: str, leaves: Sequence[Any]) -> list[jax.Array]:
     """The leaves of a pytree as arrays; a Python scalar is none, as in ``lax.associative_scan``."""
     if not leaves:
@@ -56,7 +64,7 @@ def as_arrays(caller: str, name: str, leaves: Sequence[Any]) -> list[jax.Array]:
     for leaf in leaves:
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             raise TypeError(f"{caller}: {name} must be a pytree of arrays; got a leaf {leaf!r}")
-    return [jnp.asarray(leaf) for leaf in leaves]
+    return [as_array(caller, name, leaf) for leaf in leaves]
 
 
 def check_lengths(caller: str, name: str, leaves: Sequence[jax.Array], axis: int) -> None:
@@ -82,7 +90,7 @@ def flags_for(
     if isinstance(segments, Segments):
         flags = head_flags(segments)
     elif hasattr(segments, "dtype") or isinstance(segments, (list, tuple)):
-        flags = jnp.asarray(segments)
+        flags = as_array(caller, "segments", segments)
     else:
         raise TypeError(
             f"{caller}: segments must be jscan.Segments or an array of head flags; "
@@ -110,7 +118,11 @@ def flags_for(
 
 
 def identity_leaves(
-    caller: str, identity: Any, treedef: jax.tree_util.PyTreeDef, leaves: Sequence[jax.Array]
+    caller: str,
+    identity: Any,
+    treedef: jax.tree_util.PyTreeDef,
+    leaves: Sequence[jax.Array],
+    axis: int,
 ) -> list[Any]:
     """The leaves of ``identity`` in the accumulation dtypes: NumPy scalars where concrete."""
     values, structure = jax.tree.flatten(identity)
@@ -118,17 +130,28 @@ def identity_leaves(
         raise ValueError(
             f"{caller}: identity has the structure {structure}; expected that of elems, {treedef}"
         )
-    return [_as_identity(caller, value, leaf) for value, leaf in zip(values, leaves, strict=True)]
+    return [
+        _as_identity(caller, value, leaf, axis) for value, leaf in zip(values, leaves, strict=True)
+    ]
 
 
-def _as_identity(caller: str, value: Any, leaf: jax.Array) -> Any:
+def _as_identity(caller: str, value: Any, leaf: jax.Array, axis: int) -> Any:
     dtype = accumulation_dtype(leaf.dtype)
     given = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
     if _kind(given) > _kind(dtype):
         raise TypeError(
             f"{caller}: identity has dtype {given}, which does not fit elements of {leaf.dtype}"
         )
-    if isinstance(value, jax.core.Tracer) or np.ndim(value) > 0:
+    element = leaf.shape[:axis] + leaf.shape[axis + 1 :]
+    shape = np.shape(value)
+    if len(shape) > len(element) or any(
+        size not in (1, full) for size, full in zip(shape[::-1], element[::-1], strict=False)
+    ):
+        raise ValueError(
+            f"{caller}: identity has shape {shape}, which does not broadcast to {element}, the "
+            f"shape of one element along axis={axis}"
+        )
+    if isinstance(value, jax.core.Tracer) or shape:
         return jnp.asarray(value).astype(dtype)
     concrete = np.asarray(value)
     if jnp.issubdtype(dtype, jnp.integer) and int(concrete) != int(concrete.astype(dtype)):

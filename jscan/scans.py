@@ -84,7 +84,7 @@ def associative_scan(
     exclusive = checks.check_flag(caller, "exclusive", exclusive)
     ends = None
     if identity is not None:
-        ends = checks.identity_leaves(caller, identity, treedef, leaves)
+        ends = checks.identity_leaves(caller, identity, treedef, leaves, axis)
     elif exclusive and not isinstance(fn, operators.Operator):
         raise ValueError(
             f"{caller}: exclusive=True needs identity= where fn is not one of jscan.operators"
@@ -342,7 +342,7 @@ def _cumulative(
     method: str,
 ) -> jax.Array:
     checks.check_method(caller, method)
-    array = jnp.asarray(x)
+    array = checks.as_array(caller, "x", x)
     axis = checks.check_axis(caller, "x", axis, array.shape)
     if array.dtype == jnp.bool_ or not operator.takes(array.dtype):
         raise TypeError(f"{caller}: x has dtype {array.dtype}, which {operator.name} does not take")

@@ -185,13 +185,18 @@ class Segments:
 
     def _starts(self) -> jax.Array:
         """Where segments start and the last one ends; ``total`` for what starts nowhere."""
-        array = lax.convert_element_type(self._descriptor, jnp.int32)
-        if self._kind == "lengths":
-            ends = lax.cumsum(jnp.maximum(array, 0))
-            starts = lax.concatenate([jnp.zeros((1,), jnp.int32), ends], 0)
-        else:
-            starts = array
-        return jnp.where((starts < 0) | (starts >= self._length), self._length, starts)
+        total, given = self._length, self._descriptor
+        if given.dtype.itemsize < np.dtype(np.int32).itemsize:
+            given = lax.convert_element_type(given, jnp.int32)
+        if self._kind == "offsets":
+            inside = (given >= 0) & (given < total)
+            return lax.convert_element_type(jnp.where(inside, given, total), jnp.int32)
+        # Lengths add up to at most twice the total before they are cut down to it, which 32 bits
+        # without a sign can hold.
+        lengths = lax.convert_element_type(jnp.clip(given, 0, total), jnp.uint32)
+        ends = lax.associative_scan(lambda a, b: jnp.minimum(a + b, np.uint32(total)), lengths)
+        starts = lax.concatenate([jnp.zeros((1,), jnp.uint32), ends], 0)
+        return lax.convert_element_type(starts, jnp.int32)
 
     def tree_flatten(self) -> tuple[tuple[Any], tuple[str, int | None]]:
         """The descriptor as the one child; its kind and the length of the axis are static."""
