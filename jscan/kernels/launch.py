@@ -20,6 +20,7 @@ from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_ide
 from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Geometry, View, collapse
 
+_MOST = 2**31 - 2**20  # positions are 32-bit, and a tile may reach past the end
 METHODS = ("block", "lookback")
 _SUPPORTED = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
@@ -40,12 +41,12 @@ def why_not(
         return str(error)
     if exclusive and combine.identity is None:
         return "an exclusive scan needs the operator's identity"
-    full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
-    outer, n, inner = _three(full, axis)
-    width = sum(a.dtype.itemsize for a in combine.jaxpr.out_avals)
-    if method == "block" and tuning.block(n, outer, inner, width) is None:
-        limit = tuning.BLOCK_BYTES // width
-        return f"rows of {n} elements do not fit one tile (at most {limit} here)"
+    shape = _shape(leaves, combine, axis, segmented=False)
+    if max(shape.outer, shape.n, shape.inner) >= _MOST:
+        return "kernels take at most 2**31 - 2**20 elements along an axis, before it or behind it"
+    if method == "block" and tuning.block(shape) is None:
+        limit = tuning.table().block_bytes // shape.width
+        return f"rows of {shape.n} elements do not fit one tile (at most {limit} here)"
     return None
 
 
@@ -70,12 +71,17 @@ def scan(
     if math.prod(full) == 0 or n == 1:
         return _trivial(leaves, combine, exclusive, used, full)
     parts, real_used = _real_parts(leaves, used)
-    width = sum(a.dtype.itemsize for a in combine.jaxpr.out_avals)
-    rows, tuned = _cut(method, n, outer, inner, width, len(parts), flags is not None)
-    geometry = Geometry(outer, n, inner, rows, tuned.length, tuned.lanes, reverse, exclusive)
+    operator = prepare(combine)
+    tuned = _tile(_shape(leaves, combine, axis, flags is not None), method)
+    widths = {x.dtype.itemsize for x in (*parts, *(() if flags is None else (flags,)))}
+    geometry = Geometry(
+        *(outer, n, inner),
+        *(tuned.rows, tuned.length, tuned.lanes),
+        *(reverse, exclusive),
+        mixed=len(widths) > 1,
+    )
     operands, views = zip(*(_view(x, full, axis) for x in parts), strict=True)
     flag_operand, flag_view = (None, None) if flags is None else _view(flags, full, axis)
-    operator = prepare(combine)
     one = Scan(
         geometry=geometry,
         operator=operator,
@@ -96,14 +102,23 @@ def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def _cut(
-    method: str, n: int, outer: int, inner: int, width: int, leaves: int, segmented: bool
-) -> tuple[int, tuning.Tuning]:
-    if method in ("auto", "block"):
-        tile = tuning.block(n, outer, inner, width)
-        if tile is not None:
-            return tile
-    return 1, tuning.lookback(n, outer, inner, width, leaves, segmented)
+def _shape(leaves: Sequence[Any], combine: Any, axis: int, segmented: bool) -> tuning.Shape:
+    full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
+    return tuning.Shape(
+        *_three(full, axis),
+        width=sum(leaf.dtype.itemsize for leaf in leaves),
+        leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
+        segmented=segmented,
+        equations=len(combine.jaxpr.jaxpr.eqns),
+    )
+
+
+def _tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
+    """The cut for a named method, or for the better one."""
+    tile = None if method == "lookback" else tuning.block(shape)
+    if tile is not None and (method == "block" or tuning.suits_block(shape, tile)):
+        return tile
+    return tuning.lookback(shape)
 
 
 def _view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array, View]:

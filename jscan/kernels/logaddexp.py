@@ -59,6 +59,19 @@ def _scalar(function: Any, dtype: np.dtype) -> core.ClosedJaxpr:
     return jax.make_jaxpr(lambda x, y: [function(x, y)])(scalar, scalar)
 
 
+def _exp(x: jax.Array) -> jax.Array:
+    """exp for x <= 0, exact enough as a term of a sum that starts above exp(-DEPTH)."""
+    if x.dtype != jnp.float32:
+        return jnp.exp(x)
+    return pallas.fast_exp2_p.bind(x * np.float32(np.log2(np.e)))
+
+
+def _log(x: jax.Array) -> jax.Array:
+    if x.dtype != jnp.float32:
+        return jnp.log(x)
+    return pallas.fast_log2_p.bind(x) * np.float32(np.log(2))
+
+
 class LinearTile:
     """A tile of one leaf under logaddexp, summed in the linear domain."""
 
@@ -71,7 +84,7 @@ class LinearTile:
         self.maximum = pallas.tile_reduce(_scalar(pallas.nan_max_p.bind, self.dtype), values, axis)
         finite = jnp.abs(self.maximum) < np.inf
         center = jnp.where(finite, self.maximum, jnp.zeros_like(self.maximum))
-        self.terms = jnp.exp(values - self._tall(center))
+        self.terms = _exp(values - self._tall(center))
         total = pallas.tile_reduce(_scalar(lax.add, self.dtype), self.terms, axis)
         self.aggregate = [jnp.where(finite, self.maximum + jnp.log(total), self.maximum)]
         self.restarts = None
@@ -103,9 +116,9 @@ class LinearTile:
         shallow = (start >= deepest) & (jnp.abs(reference) < np.inf)
 
         def fast() -> None:
-            before = self._tall(jnp.exp(prefix - reference))
-            weight = self._tall(jnp.exp(self.maximum - reference))
-            result = self._tall(reference) + jnp.log(before + weight * self.sums)
+            before = self._tall(_exp(prefix - reference))
+            weight = self._tall(_exp(self.maximum - reference))
+            result = self._tall(reference) + _log(before + weight * self.sums)
             self._scan.store(self._tile, outputs, self._inputs, [result])
 
         def exact() -> None:

@@ -53,9 +53,14 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
         outputs = _evaluate(source.jaxpr, source.consts, _pack(scalars, source.in_avals))
         return _unpack(outputs[:count])
 
-    scalars = [jax.ShapeDtypeStruct((), d) for d in dtypes * 2]
-    with jax.numpy_dtype_promotion("standard"):
-        prepared = jax.make_jaxpr(operator)(*scalars)
+    def trace(dtypes):
+        with jax.numpy_dtype_promotion("standard"):
+            return jax.make_jaxpr(operator)(*[jax.ShapeDtypeStruct((), d) for d in dtypes * 2])
+
+    prepared = trace(dtypes)
+    if commuting_identity(prepared) is not None and dtypes[0].kind in "iu" and dtypes[0].itemsize < 4:
+        # The low bits of a 32-bit result are the narrow one, and the hardware has no narrow registers.
+        prepared = trace([np.dtype(np.int32 if dtypes[0].kind == "i" else np.uint32)])
     if prepared.consts:
         raise Inexpressible("the operator holds constants that are not scalars")
     reason = pallas.why_inexpressible(prepared)

@@ -1,29 +1,83 @@
-"""Tile sizes and warps by device kind, bytes per element and number of leaves."""
+"""Tile sizes, warps and windows: a table by device kind, bytes per element and number of leaves.
+
+The figures behind the entries are in benchmarks/NOTES.md. A device kind that has no table of its own takes the H200's.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
 import dataclasses
+import functools
 from collections.abc import Iterator
+
+import jax
 
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """How to cut one scan: tile length along the axis, tile lanes, warps a program, tiles a window."""
+    """How to cut a scan: rows, positions and lanes of a tile, warps a program, tiles a window."""
 
     length: int
     lanes: int
     warps: int
     window: int
+    rows: int = 1
 
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What a choice depends on: (outer, n, inner), and the operands of one element."""
+
+    outer: int
+    n: int
+    inner: int
+    width: int  # bytes of one element, over all leaves, in memory
+    leaves: int
+    segmented: bool
+    equations: int  # of the operator: what one combination costs
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """One device kind's entries."""
+
+    lookback: dict[tuple[int, int, bool], int]  # (bytes, leaves, segmented) to tile length
+    lane_elements: int  # elements of a lookback tile whose scanned axis is not the last, for 4 bytes
+    block_elements: int  # elements that make a block program worth its launch, where there are many
+    block_bytes: int  # the largest block tile
+    programs: int  # fewer programs than this leave multiprocessors idle
+
+
+H200 = Table(  # 2026-11-20, driver 580, jax 0.11.2: benchmarks/results/h200.json
+    lookback={
+        (1, 1, False): 8192,
+        (2, 1, False): 4096,
+        (4, 1, False): 4096,
+        (8, 1, False): 2048,
+        (8, 2, False): 2048,
+        (12, 3, False): 1024,
+        (16, 1, False): 1024,
+        (16, 2, False): 1024,
+        (1, 1, True): 2048,
+        (2, 1, True): 2048,
+        (4, 1, True): 2048,
+        (8, 1, True): 1024,
+        (8, 2, True): 1024,
+    },
+    lane_elements=4096,
+    block_elements=512,
+    block_bytes=32768,
+    programs=264,
+)
+TABLES = {"NVIDIA H200": H200}
 
 _forced: contextvars.ContextVar[Tuning | None] = contextvars.ContextVar("tuning", default=None)
 
 
 @contextlib.contextmanager
 def forced(tuning: Tuning) -> Iterator[None]:
-    """Uses ``tuning`` for every scan traced inside; for tests and for measuring."""
+    """Uses ``tuning`` for every scan lowered inside; for tests and for measuring."""
     token = _forced.set(tuning)
     try:
         yield
@@ -31,37 +85,69 @@ def forced(tuning: Tuning) -> Iterator[None]:
         _forced.reset(token)
 
 
+@functools.cache
+def table() -> Table:
+    """The table of the first GPU's kind."""
+    try:
+        kind = jax.devices("gpu")[0].device_kind
+    except RuntimeError:  # no GPU: the kernel is lowered for elsewhere, or interpreted
+        return H200
+    return TABLES.get(kind, H200)
+
+
 def next_power_of_2(n: int) -> int:
+    """The smallest power of two that is at least ``n``."""
     return 1 << max(n - 1, 0).bit_length()
 
 
-def lookback(n: int, outer: int, inner: int, width: int, leaves: int, segmented: bool) -> Tuning:
-    """``width``: the bytes of one element over all leaves, as accumulated."""
+def block(shape: Shape) -> Tuning | None:
+    """The tile of whole rows, or None where a row does not fit."""
+    entries = table()
+    length = next_power_of_2(shape.n)
+    if length * shape.width > entries.block_bytes:
+        return None
+    if _forced.get() is not None:
+        return dataclasses.replace(_forced.get(), length=length)
+    lanes = 1
+    if shape.inner > 1:
+        lanes = min(next_power_of_2(shape.inner), 64)
+        while lanes > 2 and length * lanes * shape.width > entries.block_bytes // 2:
+            lanes //= 2
+    rows = 1
+    if lanes >= shape.inner:
+        while rows * length * lanes < entries.block_elements and rows < shape.outer:
+            rows *= 2
+    elements = rows * length * lanes
+    programs = -(-shape.outer // rows) * -(-shape.inner // lanes)
+    spread = programs < entries.programs
+    warps = min(16, max(1, elements // 1024)) if spread else max(1, elements // 4096)
+    return Tuning(length=length, lanes=lanes, warps=warps, window=1, rows=rows)
+
+
+def lookback(shape: Shape) -> Tuning:
+    """The tile of a row that several programs share. One warp, so that all of it sees one state."""
     chosen = _forced.get()
     if chosen is not None:
         return chosen
-    if inner > 1:
-        return Tuning(length=128, lanes=min(32, next_power_of_2(inner)), warps=1, window=8)
-    length = 4096 if width <= 4 and not segmented else 2048 if width <= 8 else 1024
-    return Tuning(length=length, lanes=1, warps=1, window=32)
+    entries = table()
+    if shape.inner > 1:
+        lanes = min(32, next_power_of_2(shape.inner))
+        length = entries.lane_elements // lanes * 4 // max(4, next_power_of_2(shape.width))
+        length = min(length, 1024) // (2 if shape.segmented else 1)
+        return Tuning(length=max(length, 16), lanes=lanes, warps=1, window=2)
+    length = entries.lookback.get((shape.width, shape.leaves, shape.segmented), 0)
+    if not length:
+        length = 8192 // next_power_of_2(max(shape.width, 4)) // (2 if shape.segmented else 1)
+    if shape.equations > HEAVY:
+        length //= 2
+    return Tuning(length=max(length, 256), lanes=1, warps=1, window=32)
 
 
-BLOCK_BYTES = 32768  # the largest tile that one program takes, over all leaves, as accumulated
+HEAVY = 20
+"""Operators of more equations than this take half the tile: a tile's program is unrolled, and would outgrow the
+instruction cache."""
 
 
-def block(n: int, outer: int, inner: int, width: int) -> tuple[int, Tuning] | None:
-    """Rows per program and the tuning, or None when a row does not fit a tile."""
-    length = next_power_of_2(n)
-    if length * width > BLOCK_BYTES:
-        return None
-    lanes = 1
-    if inner > 1:
-        lanes = min(next_power_of_2(inner), max(2, min(128, BLOCK_BYTES // 2 // (length * width))))
-    rows = 1
-    if inner == 1 or lanes >= inner:
-        elements = length * lanes
-        while rows * elements * width < 8192 and rows * 2 <= next_power_of_2(outer):
-            rows *= 2
-    elements = rows * length * lanes
-    warps = max(1, min(8, elements // 1024))
-    return rows, Tuning(length=length, lanes=lanes, warps=warps, window=1)
+def suits_block(shape: Shape, tile: Tuning) -> bool:
+    """Whether block is the better method for a row that fits: not if its tiles are slivers of the lanes."""
+    return tile.lanes >= min(32, next_power_of_2(shape.inner))
