@@ -6,8 +6,8 @@
     LinearTile    logaddexp: a sum of exponentials (`jscan.kernels.logaddexp`)
 
 A form is loaded when made, and knows its ``aggregate``, whether it ``restarts`` (None where the scan has no segments)
-and the ``identity`` with which aggregates may be folded in any order (None where they may not). ``scan`` does what can
-wait until the aggregate is out; ``store`` writes the tile behind what came before it.
+and the ``identity`` with which `fold` takes a window of aggregates in any order (None where it cannot). ``scan`` does what
+can wait until the aggregate is out; ``store`` writes the tile behind what came before it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Form(Protocol):
     aggregate: list[jax.Array]
     restarts: jax.Array | None
     identity: np.generic | None
+
+    def fold(self, values: jax.Array) -> jax.Array: ...
 
     def scan(self) -> None: ...
 
@@ -61,6 +63,10 @@ class ScannedTile:
         if self._scan.segmented:
             flag, *self.aggregate = self.aggregate
             self.restarts = flag != 0
+
+    def fold(self, values: jax.Array) -> jax.Array:
+        """The total of a window of aggregates, in any order."""
+        return pallas.tile_reduce(self._scan.operator, values, 0)
 
     def scan(self) -> None:
         """Nothing is left to do."""

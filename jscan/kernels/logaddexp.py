@@ -72,6 +72,17 @@ def _log(x: jax.Array) -> jax.Array:
     return pallas.fast_log2_p.bind(x) * np.float32(np.log(2))
 
 
+def _terms(values: jax.Array, axis: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """exp(values - m), their maximum m, and m + log of the terms' sum, along ``axis``."""
+    dtype = np.dtype(values.dtype)
+    maximum = pallas.tile_reduce(_scalar(pallas.nan_max_p.bind, dtype), values, axis)
+    finite = jnp.abs(maximum) < np.inf
+    center = lax.expand_dims(jnp.where(finite, maximum, jnp.zeros_like(maximum)), [axis])
+    terms = _exp(values - jnp.broadcast_to(center, values.shape))
+    total = pallas.tile_reduce(_scalar(lax.add, dtype), terms, axis)
+    return terms, maximum, jnp.where(finite, maximum + _log(total), maximum)
+
+
 class LinearTile:
     """A tile of one leaf under logaddexp, summed in the linear domain."""
 
@@ -81,14 +92,15 @@ class LinearTile:
         self.dtype = np.dtype(values.dtype)
         axis = scan.geometry.axis
         self.first = take(values, tile.positions() == 0, axis)
-        self.maximum = pallas.tile_reduce(_scalar(pallas.nan_max_p.bind, self.dtype), values, axis)
-        finite = jnp.abs(self.maximum) < np.inf
-        center = jnp.where(finite, self.maximum, jnp.zeros_like(self.maximum))
-        self.terms = _exp(values - self._tall(center))
-        total = pallas.tile_reduce(_scalar(lax.add, self.dtype), self.terms, axis)
-        self.aggregate = [jnp.where(finite, self.maximum + jnp.log(total), self.maximum)]
+        self.terms, self.maximum, total = _terms(values, axis)
+        self.aggregate = [total]
         self.restarts = None
         self.identity = self.dtype.type(-np.inf)
+
+    def fold(self, values: jax.Array) -> jax.Array:
+        """The total of a window of aggregates."""
+        _, _, total = _terms(values, 0)
+        return total
 
     def _load(self) -> jax.Array:
         [values] = self._scan.load(self._tile, self._inputs)

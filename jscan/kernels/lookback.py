@@ -28,7 +28,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from jscan.kernels import pallas
-from jscan.kernels.forms import form
+from jscan.kernels.forms import Form, form
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
@@ -51,7 +51,7 @@ def kernel(scan: Scan, window: int, refs: Sequence[Any]) -> None:
         complete = complete | one.restarts
     state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), one.aggregate)
 
-    search = Lookback(scan, state, words, tile, window, one.identity)
+    search = Lookback(scan, state, words, tile, window, one)
     seen = search.peek(tile.index)
     one.scan()
     prefix = search.prefix(seen)
@@ -76,10 +76,10 @@ class Lookback:
         words: Any,
         tile: Tile,
         window: int,
-        identity: np.generic | None,
+        one: Form,
     ):
         self.scan, self.state, self.words, self.tile = scan, state, words, tile
-        self.window, self.identity = window, identity
+        self.window, self.form = window, one
         self.lanes = (tile.geometry.lanes,) if tile.geometry.lanes > 1 else ()
 
     def peek(self, end: jax.Array) -> tuple[jax.Array, ...]:
@@ -138,10 +138,11 @@ class Lookback:
         # Tensors come first: Triton's layout pass takes a loop's operands to be numbered like its results, of
         # which the unused ones fall away.
         tags, *values, nearest, _ = lax.while_loop(lambda c: c[-1], poll, (*seen, *look(seen[0])))
-        if self.identity is not None:
+        identity = self.form.identity
+        if identity is not None:
             [value] = values
-            value = jnp.where(self._place() >= nearest, value, jnp.full_like(value, self.identity))
-            return [pallas.tile_reduce(self.scan.operator, value, 0)], nearest >= 0
+            value = jnp.where(self._place() >= nearest, value, jnp.full_like(value, identity))
+            return [self.form.fold(value)], nearest >= 0
         complete = (tags == PREFIX).astype(FLAG)
         operator = flag_value(self.scan.operator)
         _, *folded = pallas.tile_scan(operator, [complete, *values], 0, False)

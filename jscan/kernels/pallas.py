@@ -159,7 +159,10 @@ store_p.multiple_results = True
 def load(
     ref: Any, terms: Terms, *, mask: jax.Array | None = None
 ) -> jax.Array:
-    """Reads ``ref`` (seen flat) at the sum of ``terms``; lanes outside ``mask`` hold no defined value."""
+    """Reads ``ref`` (seen flat) at the sum of ``terms``; lanes outside ``mask`` hold no defined value.
+
+    Booleans are read as the bytes that they are.
+    """
     values, multipliers = zip(*terms, strict=True)
     masks = () if mask is None else (mask,)
     return load_p.bind(ref, *values, *masks, multipliers=multipliers)
@@ -184,7 +187,8 @@ def _address_shape(values: Sequence[Any]) -> tuple[int, ...]:
 
 def _load_abstract_eval(ref, *operands, multipliers):
     shape = _address_shape(operands[: len(multipliers)])
-    return jax.core.ShapedArray(shape, ref.dtype), {state.ReadEffect(0)}
+    dtype = jnp.uint8 if ref.dtype == jnp.bool_ else ref.dtype
+    return jax.core.ShapedArray(shape, dtype), {state.ReadEffect(0)}
 
 
 def _store_abstract_eval(ref, *operands, multipliers):
@@ -204,6 +208,7 @@ def _load_discharge(*arguments, multipliers):
     if masked:
         index = jnp.where(operands[-1], index, 0)
     value = ref.reshape(-1)[index] if ref.size else jnp.zeros(index.shape, ref.dtype)
+    value = value.astype(jnp.uint8) if ref.dtype == jnp.bool_ else value
     return (ref, *[None] * len(operands)), value
 
 
@@ -262,6 +267,9 @@ def _mask_triton(masks, avals, shape):
 def _load_triton(ctx, ref, *operands, multipliers):
     ref_aval, *avals = ctx.avals_in
     count, (out_aval,) = len(multipliers), ctx.avals_out
+    if ref_aval.dtype == jnp.bool_:
+        # Before the address is formed: a cast behind it would hide from the compiler how addresses run.
+        ref = tt.bitcast(tt.PointerType.get(ir.IntegerType.get_signless(8), 1), ref)
     pointer = _address_triton(
         ctx, ref, ref_aval, operands[:count], avals[:count], multipliers, out_aval.shape
     )

@@ -133,17 +133,21 @@ def lookback(shape: Shape) -> Tuning:
     if shape.inner > 1:
         lanes = min(32, next_power_of_2(shape.inner))
         length = entries.lane_elements // lanes * 4 // max(4, next_power_of_2(shape.width))
-        length = min(length, 1024) // (2 if shape.segmented else 1)
+        length = min(length, 1024) // (2 if shape.segmented or shape.equations > 4 else 1)
         return Tuning(length=max(length, 16), lanes=lanes, warps=1, window=2)
     length = entries.lookback.get((shape.width, shape.leaves, shape.segmented), 0)
     if not length:
         length = 8192 // next_power_of_2(max(shape.width, 4)) // (2 if shape.segmented else 1)
-    if shape.equations > HEAVY:
+    few = shape.outer * shape.n <= SMALL
+    if few or shape.equations > HEAVY:
         length //= 2
     return Tuning(length=max(length, 256), lanes=1, warps=1, window=32)
 
 
-HEAVY = 20
+SMALL = 2**17
+"""Up to so many elements, tiles of half the length: there are too few to fill the multiprocessors."""
+
+HEAVY = 40
 """Operators of more equations than this take half the tile: a tile's program is unrolled, and would outgrow the
 instruction cache."""
 
