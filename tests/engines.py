@@ -11,7 +11,10 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import jax
+
 from jscan import primitive
+from jscan.kernels import tuning
 
 # Around warps, and around the powers of two that tiles are made of (the sizes of Thrust's suite).
 SMALL = (0, 1, 2, 3, 4, 5, 8, 10, 13, 16, 17, 30, 31, 32, 33, 63, 64, 65, 127, 128, 129)
@@ -31,6 +34,7 @@ class Engine:
     breadth: tuple[str, ...] = ()  # the markers of tests with many cases that it runs
     interpreted: bool = False
     gpu: bool = False
+    tile: tuning.Tuning | None = None  # instead of the table's, to see many tiles in few elements
 
     def runs(self, markers: set[str]) -> bool:
         """Whether a test with these markers is affordable on this engine."""
@@ -44,7 +48,14 @@ class Engine:
     @contextlib.contextmanager
     def active(self) -> Iterator[Engine]:
         """Makes calls with this engine's method run on it."""
-        with primitive.interpreted() if self.interpreted else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            if self.interpreted:
+                stack.enter_context(primitive.interpreted())
+            if self.tile is not None:
+                # A program compiled with the table's tiles is not one with these.
+                jax.clear_caches()
+                stack.callback(jax.clear_caches)
+                stack.enter_context(tuning.forced(self.tile))
             yield self
 
 
@@ -53,6 +64,13 @@ ENGINES = (
     Engine("xla", "xla", (*SMALL, 257), LARGE[:1], breadth=("sweep",)),
     Engine("block-interpreted", "block", (0, 1, 2, 31, 33, 257), interpreted=True),
     Engine("lookback-interpreted", "lookback", (0, 1, 33, 4097, 12_289), interpreted=True),
+    Engine(
+        "lookback-interpreted-in-small-tiles",
+        "lookback",
+        (63, 64, 65, 300),
+        interpreted=True,
+        tile=tuning.Tuning(length=64, lanes=1, warps=1, window=4),
+    ),
     Engine("block-gpu", "block", SMALL + MIDDLE, breadth=("sweep", "grid"), gpu=True),
     Engine(
         "lookback-gpu",

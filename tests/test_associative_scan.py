@@ -15,7 +15,7 @@ from jax import lax
 import jscan
 from jscan import operators
 from tests import reference
-from tests.cases import FORMS, form_name, head_flags
+from tests.cases import FORMS, FULL, PLAIN, form_name, head_flags
 
 every_form = pytest.mark.parametrize("form", FORMS, ids=form_name)
 
@@ -60,8 +60,8 @@ def assert_tree_equal(actual, expected):
     jax.tree.map(reference.assert_equal, actual, expected)
 
 
-@every_form
-def test_matrices_in_every_form(form, engine):
+def check_matrices(form, engine):
+    """Products of matrices in one of FORMS, over several tiles where the engine has tiles."""
     reverse, exclusive, segmented = form
     n = min(engine.longest, 4500)
     elems = matrices((n,))
@@ -69,6 +69,17 @@ def test_matrices_in_every_form(form, engine):
     options = {"reverse": reverse, "exclusive": exclusive, "identity": (1, 0, 0, 1)}
     actual = jscan.associative_scan(matrix, elems, segments=flags, method=engine.method, **options)
     assert_tree_equal(actual, reference.scan(matrix, elems, flags=flags, **options))
+
+
+@pytest.mark.parametrize("form", [PLAIN, FULL], ids=form_name)
+def test_matrices(form, engine):
+    check_matrices(form, engine)
+
+
+@pytest.mark.sweep
+@every_form
+def test_matrices_in_every_form(form, engine):
+    check_matrices(form, engine)
 
 
 @pytest.mark.grid
@@ -176,12 +187,11 @@ def test_padding_never_reaches_the_operator(engine):
     np.testing.assert_array_equal(high, tag)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@every_form
-def test_affine_recurrence(form, dtype, engine):
+def check_affine(form, dtype, engine):
+    """A recurrence that forgets, in one of FORMS, within the bound of its rounding."""
     reverse, exclusive, segmented = form
     rng = np.random.default_rng(3)
-    n = min(engine.longest, 400)
+    n = min(engine.longest, 4500)
     elems = rng.uniform(-1, 1, (n,)).astype(dtype), rng.normal(size=n).astype(dtype)
     flags = head_flags((n,), share=0.02) if segmented else None
     options = {"reverse": reverse, "exclusive": exclusive, "identity": (1, 0)}
@@ -192,6 +202,17 @@ def test_affine_recurrence(form, dtype, engine):
     magnitudes = reference.scan(affine, jax.tree.map(np.abs, elems), flags=flags, **options)
     for got, want, magnitude in zip(actual, expected, magnitudes, strict=True):
         reference.assert_within(got, want, reference.bound(magnitude, want, dtype, n=n, steps=2))
+
+
+@every_form
+def test_affine_recurrence(form, engine):
+    check_affine(form, "float32", engine)
+
+
+@pytest.mark.sweep
+@every_form
+def test_affine_recurrence_in_float64(form, engine):
+    check_affine(form, "float64", engine)
 
 
 def test_welford_triple(engine):
