@@ -32,7 +32,7 @@ from jscan.kernels.forms import Form, form
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
-from jscan.kernels.tile import Tile, take
+from jscan.kernels.tile import Tile, constant, take
 
 
 def tile_state(scan: Scan) -> TileState:
@@ -141,7 +141,8 @@ class Lookback:
         identity = self.form.identity
         if identity is not None:
             [value] = values
-            value = jnp.where(self._place() >= nearest, value, jnp.full_like(value, identity))
+            since = self._place() >= (nearest[None, :] if nearest.ndim else nearest)
+            value = jnp.where(since, value, constant(value.shape, identity))
             return [self.form.fold(value)], nearest >= 0
         complete = (tags == PREFIX).astype(FLAG)
         operator = flag_value(self.scan.operator)

@@ -135,6 +135,8 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> li
         if not isinstance(atom, core.Literal):
             return environment[atom]
         value = np.asarray(atom.val, atom.aval.dtype)[()]
+        if value.dtype.kind == "u":
+            return pallas.unsigned(value)
         return (value.real, value.imag) if value.dtype.kind == "c" else value
 
     environment.update(zip(jaxpr.constvars, consts, strict=True))

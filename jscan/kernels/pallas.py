@@ -136,6 +136,22 @@ def _binary_triton(operation, ctx, x, y):
     return operation(x, y)
 
 
+# --- constants --------------------------------------------------------------------------------------------------
+
+unsigned_p = core.Primitive("jscan_unsigned")
+
+
+def unsigned(scalar: np.generic) -> jax.Array:
+    """An unsigned constant. Triton's are signed, and a large unsigned one has no other way in than its bits."""
+    bits = scalar.dtype.itemsize * 8
+    return unsigned_p.bind(scalar.view(f"int{bits}"), dtype=scalar.dtype)
+
+
+def _unsigned_triton(ctx, scalar, *, dtype):
+    del dtype
+    return triton._ensure_ir_value(scalar, ctx.avals_in[0])
+
+
 # --- the hardware's exp2 and log2 ----------------------------------------------------------------------------------
 
 fast_exp2_p = core.Primitive("jscan_fast_exp2")
@@ -460,6 +476,15 @@ mlir.register_lowering(tile_scan_p, mlir.lower_fun(_tile_scan_interpret, multipl
 triton.register_lowering(tile_scan_p)(_tile_scan_triton)
 mlir.register_lowering(tile_reduce_p, mlir.lower_fun(_tile_reduce_interpret, multiple_results=False))
 triton.register_lowering(tile_reduce_p)(_tile_reduce_triton)
+
+unsigned_p.def_abstract_eval(lambda scalar, *, dtype: jax.core.ShapedArray((), dtype))
+mlir.register_lowering(
+    unsigned_p,
+    mlir.lower_fun(
+        lambda scalar, *, dtype: lax.convert_element_type(scalar, dtype), multiple_results=False
+    ),
+)
+triton.register_lowering(unsigned_p)(_unsigned_triton)
 
 for _primitive, _function, _operation in (
     (fast_exp2_p, lax.exp2, "ex2.approx.ftz.f32"),

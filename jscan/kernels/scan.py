@@ -19,7 +19,7 @@ from jax.extend import core
 
 from jscan.kernels import pallas
 from jscan.kernels.operator import FLAG, flag_value
-from jscan.kernels.tile import Geometry, Tile, View
+from jscan.kernels.tile import Geometry, Tile, View, constant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Scan:
     def _or_identity(self, where: jax.Array, values: jax.Array, leaf: int) -> jax.Array:
         assert self.identity is not None
         identity = np.asarray(self.identity[leaf], self.dtypes[leaf])[()]
-        return jnp.where(where, jnp.full(values.shape, identity, values.dtype), values)
+        return jnp.where(where, constant(values.shape, identity), values)
 
     def tile_scan(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
         g = self.geometry

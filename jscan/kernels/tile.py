@@ -171,21 +171,23 @@ class Tile:
 
     def load(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; lanes that do not exist are undefined."""
-        terms = self._limited(self._terms(view, shift), ref.dtype)
+        terms = self._limited(self._terms(view, shift), ref.dtype, shift)
         return pallas.load(ref, terms, mask=self.mask(shift))
 
     def store(self, ref: Any, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
         g = self.geometry
         view = View((g.outer, g.n, g.inner), (1, g.outer))
-        terms = self._limited(self._terms(view, 0), ref.dtype)
+        terms = self._limited(self._terms(view, 0), ref.dtype, 0)
         pallas.store(ref, terms, value.astype(ref.dtype), mask=self.mask(0))
 
-    def _limited(self, terms: list[tuple[Any, int]], dtype: Any) -> list[tuple[Any, int]]:
+    def _limited(
+        self, terms: list[tuple[Any, int]], dtype: Any, shift: int
+    ) -> list[tuple[Any, int]]:
         """The address, known to the compiler as a multiple of `VECTOR` elements and no more."""
         g = self.geometry
         (first, stride), *rest = terms
-        whole = g.length % VECTOR == 0 and not g.exclusive and not (g.reverse and g.n % VECTOR)
+        whole = g.length % VECTOR == 0 and not shift and not (g.reverse and g.n % VECTOR)
         if dtype.itemsize * VECTOR >= 16 or not g.mixed or g.lanes > 1 or not whole:
             return terms
         first = pallas.opaque(lax.div(first, np.int32(VECTOR))) * np.int32(VECTOR)
@@ -214,6 +216,13 @@ class Tile:
         """Each value at the tile's last position in scan order."""
         edge = self.positions() == np.int32(self.geometry.length - 1)
         return [take(v, edge, self.geometry.axis) for v in values]
+
+
+def constant(shape: Sequence[int], scalar: np.generic) -> jax.Array:
+    """A register tile of ``scalar``."""
+    if scalar.dtype.kind == "u":
+        return jnp.broadcast_to(pallas.unsigned(scalar), shape)
+    return jnp.full(shape, scalar)
 
 
 def take(values: jax.Array, where: jax.Array, axis: int) -> jax.Array:
