@@ -109,7 +109,7 @@ def _shape(leaves: Sequence[Any], combine: Any, axis: int, segmented: bool) -> t
         width=sum(leaf.dtype.itemsize for leaf in leaves),
         leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
         segmented=segmented,
-        equations=len(combine.jaxpr.jaxpr.eqns),
+        equations=len(prepare(combine).jaxpr.eqns),
     )
 
 

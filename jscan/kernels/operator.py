@@ -271,14 +271,44 @@ def _select(which: Any, *cases: Any) -> Any:
     return tuple(lax.select_n(which, *parts) for parts in zip(*cases, strict=True))
 
 
+def _exp(x: Any) -> Any:
+    size = jnp.exp(x[0])
+    # The product of an infinite or zero size with a zero sine is zero, as for real numbers.
+    real_only = x[1] == 0
+    sine = lax.select(real_only, jnp.zeros_like(size), size * jnp.sin(x[1]))
+    return (lax.select(real_only, size, size * jnp.cos(x[1])), sine)
+
+
+def _abs(x: Any) -> Any:
+    big, small = jnp.maximum(abs(x[0]), abs(x[1])), jnp.minimum(abs(x[0]), abs(x[1]))
+    ratio = small / lax.select(big == 0, jnp.ones_like(big), big)
+    return big * jnp.sqrt(1 + ratio * ratio)
+
+
+def _log1p(x: Any) -> Any:
+    size = jnp.log1p(x[0] * (x[0] + 2) + x[1] * x[1])
+    return (size / 2, jnp.arctan2(x[1], 1 + x[0]))
+
+
+def _greater(x: Any, y: Any) -> Any:
+    """Lexicographic order, as XLA has it."""
+    return (x[0] > y[0]) | ((x[0] == y[0]) & (x[1] > y[1]))
+
+
 _COMPLEX_RULES: dict[str, Callable[..., Any]] = {
     "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
     "add_any": lambda x, y: (x[0] + y[0], x[1] + y[1]),
     "sub": lambda x, y: (x[0] - y[0], x[1] - y[1]),
     "mul": _multiply,
     "div": _divide,
+    "max": lambda x, y: _select(_greater(x, y), y, x),
+    "min": lambda x, y: _select(_greater(y, x), y, x),
     "neg": lambda x: (-x[0], -x[1]),
+    "abs": _abs,
     "conj": lambda x: (x[0], -x[1]),
+    "exp": _exp,
+    "log": lambda x: (jnp.log(_abs(x)), jnp.arctan2(x[1], x[0])),
+    "log1p": _log1p,
     "real": lambda x: x[0],
     "imag": lambda x: x[1],
     "complex": lambda re, im: (re, im),
