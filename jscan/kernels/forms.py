@@ -33,6 +33,8 @@ class Form(Protocol):
 
     def fold(self, values: jax.Array) -> jax.Array: ...
 
+    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]: ...
+
     def scan(self) -> None: ...
 
     def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None: ...
@@ -67,6 +69,10 @@ class ScannedTile:
     def fold(self, values: jax.Array) -> jax.Array:
         """The total of a window of aggregates, in any order."""
         return pallas.tile_reduce(self._scan.operator, values, 0)
+
+    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+        """One aggregate behind another."""
+        return pallas.evaluate(self._scan.operator, [*left, *right])
 
     def scan(self) -> None:
         """Nothing is left to do."""

@@ -102,6 +102,13 @@ class LinearTile:
         _, _, total = _terms(values, 0)
         return total
 
+    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+        """One aggregate behind another."""
+        maximum = pallas.nan_max_p.bind(left[0], right[0])
+        depth = -jnp.abs(left[0] - right[0])
+        total = maximum + _log(1 + _exp(depth))
+        return [jnp.where(depth == depth, total, maximum)]
+
     def _load(self) -> jax.Array:
         [values] = self._scan.load(self._tile, self._inputs)
         exists = self._tile.mask(self._scan.geometry.shift)

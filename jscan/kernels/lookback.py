@@ -14,6 +14,9 @@ window before it if there was no PREFIX. The first tile of a row has nothing to 
 comes before it cannot matter to its successors, so nobody looks past it. The first tile of a row does the same.
 
 Forward progress: a program waits only for programs of lower number, which the hardware dispatches first.
+
+A window has no more words than the program has lanes to read them with, each its own: all warps of a program see one
+state, or they would go different ways.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ def kernel(scan: Scan, window: int, refs: Sequence[Any]) -> None:
     one.scan()
     prefix = search.prefix(seen)
 
-    inclusive = pallas.evaluate(scan.operator, [*prefix, *one.aggregate])
+    inclusive = one.combine(prefix, one.aggregate)
     tag = jnp.full_like(complete, PREFIX, jnp.int32)
     state.publish(words, tile, tag, inclusive, ~complete)
     one.store(outputs, prefix)
@@ -100,7 +103,7 @@ class Lookback:
             *prefix, end, done = carry
             end = end - np.int32(self.window)
             folded, complete = self._total(end, done, self.peek(end))
-            further = pallas.evaluate(self.scan.operator, [*folded, *prefix])
+            further = self.form.combine(folded, prefix)
             prefix = [jnp.where(done, p, f) for p, f in zip(prefix, further, strict=True)]
             return (*prefix, end, done | complete)
 

@@ -125,7 +125,7 @@ def block(shape: Shape) -> Tuning | None:
 
 
 def lookback(shape: Shape) -> Tuning:
-    """The tile of a row that several programs share. One warp, so that all of it sees one state."""
+    """The tile of a row that several programs share."""
     chosen = _forced.get()
     if chosen is not None:
         return chosen
@@ -141,7 +141,8 @@ def lookback(shape: Shape) -> Tuning:
     few = shape.outer * shape.n <= SMALL
     if few or shape.equations > HEAVY:
         length //= 2
-    return Tuning(length=max(length, 256), lanes=1, warps=1, window=32)
+    warps = 2 if shape.leaves > 2 and shape.equations <= HEAVY else 1
+    return Tuning(length=max(length, 256), lanes=1, warps=warps, window=32 * warps)
 
 
 SMALL = 2**17
