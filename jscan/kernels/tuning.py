@@ -134,7 +134,9 @@ def lookback(shape: Shape) -> Tuning:
         lanes = min(32, next_power_of_2(shape.inner))
         length = entries.lane_elements // lanes * 4 // max(4, next_power_of_2(shape.width))
         length = min(length, 1024) // (2 if shape.segmented or shape.equations > 4 else 1)
-        return Tuning(length=max(length, 16), lanes=lanes, warps=1, window=2)
+        # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to go.
+        window = {32: 2, 16: 8}.get(lanes, 16)
+        return Tuning(length=max(length, 16), lanes=lanes, warps=1, window=window)
     length = entries.lookback.get((shape.width, shape.leaves, shape.segmented), 0)
     if not length:
         length = 8192 // next_power_of_2(max(shape.width, 4)) // (2 if shape.segmented else 1)
