@@ -13,7 +13,7 @@ import pytest
 from jax.experimental import pallas as pl
 
 from jscan.combine import trace
-from jscan.kernels import lookback
+from jscan.kernels import lookback, primitives
 from jscan.kernels.operator import prepare
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, PREFIX
@@ -36,10 +36,10 @@ class Stub:
         self.identity, self._operator = identity, operator
 
     def fold(self, values):
-        return lookback.pallas.tile_reduce(self._operator, values, 0)
+        return primitives.tile_reduce(self._operator, values, 0)
 
     def combine(self, left, right):
-        return lookback.pallas.evaluate(self._operator, [*left, *right])
+        return primitives.evaluate(self._operator, [*left, *right])
 
 
 def search(fn, leaves, tags, *, window, identity=None):

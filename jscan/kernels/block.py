@@ -1,9 +1,9 @@
 """Rows that fit a tile: one kernel, no state, several rows per program.
 
-    program 0:  row 0 ─ load ─ tile scan ─ store        program 1: rows R .. 2R-1        ...
-                row 1 ─ load ─ tile scan ─ store
-                ...
-                row R-1
+program 0:  row 0 ─ load ─ tile scan ─ store        program 1: rows R .. 2R-1        ...
+            row 1 ─ load ─ tile scan ─ store
+            ...
+            row R-1
 """
 
 from __future__ import annotations

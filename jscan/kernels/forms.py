@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan.kernels import pallas
+from jscan.kernels import primitives
 from jscan.kernels.logaddexp import LinearTile
 from jscan.kernels.operator import FLAG, commuting_identity
 from jscan.kernels.scan import Scan
@@ -68,11 +68,11 @@ class ScannedTile:
 
     def fold(self, values: jax.Array) -> jax.Array:
         """The total of a window of aggregates, in any order."""
-        return pallas.tile_reduce(self._scan.operator, values, 0)
+        return primitives.tile_reduce(self._scan.operator, values, 0)
 
     def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         """One aggregate behind another."""
-        return pallas.evaluate(self._scan.operator, [*left, *right])
+        return primitives.evaluate(self._scan.operator, [*left, *right])
 
     def scan(self) -> None:
         """Nothing is left to do."""
@@ -90,7 +90,7 @@ class ReducedTile(ScannedTile):
 
     def _first_step(self) -> None:
         axis = self._scan.geometry.axis
-        self.aggregate = [pallas.tile_reduce(self._scan.operator, self._leaves[0], axis)]
+        self.aggregate = [primitives.tile_reduce(self._scan.operator, self._leaves[0], axis)]
 
     def scan(self) -> None:
         """Scans the tile."""

@@ -24,7 +24,7 @@ from jax import lax
 from jax.extend import core
 
 from jscan.elementwise import structure
-from jscan.kernels import pallas
+from jscan.kernels import primitives
 from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile, take
 
@@ -63,23 +63,23 @@ def _exp(x: jax.Array) -> jax.Array:
     """exp for x <= 0, exact enough as a term of a sum that starts above exp(-DEPTH)."""
     if x.dtype != jnp.float32:
         return jnp.exp(x)
-    return pallas.fast_exp2_p.bind(x * np.float32(np.log2(np.e)))
+    return primitives.fast_exp2(x * np.float32(np.log2(np.e)))
 
 
 def _log(x: jax.Array) -> jax.Array:
     if x.dtype != jnp.float32:
         return jnp.log(x)
-    return pallas.fast_log2_p.bind(x) * np.float32(np.log(2))
+    return primitives.fast_log2(x) * np.float32(np.log(2))
 
 
 def _terms(values: jax.Array, axis: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """exp(values - m), their maximum m, and m + log of the terms' sum, along ``axis``."""
     dtype = np.dtype(values.dtype)
-    maximum = pallas.tile_reduce(_scalar(pallas.nan_max_p.bind, dtype), values, axis)
+    maximum = primitives.tile_reduce(_scalar(primitives.nan_max, dtype), values, axis)
     finite = jnp.abs(maximum) < np.inf
     center = lax.expand_dims(jnp.where(finite, maximum, jnp.zeros_like(maximum)), [axis])
     terms = _exp(values - jnp.broadcast_to(center, values.shape))
-    total = pallas.tile_reduce(_scalar(lax.add, dtype), terms, axis)
+    total = primitives.tile_reduce(_scalar(lax.add, dtype), terms, axis)
     return terms, maximum, jnp.where(finite, maximum + _log(total), maximum)
 
 
@@ -104,7 +104,7 @@ class LinearTile:
 
     def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         """One aggregate behind another."""
-        maximum = pallas.nan_max_p.bind(left[0], right[0])
+        maximum = primitives.nan_max(left[0], right[0])
         depth = -jnp.abs(left[0] - right[0])
         total = maximum + _log(1 + _exp(depth))
         return [jnp.where(depth == depth, total, maximum)]
@@ -120,7 +120,7 @@ class LinearTile:
         """E, the inclusive sum of the tile's terms."""
         g = self._scan.geometry
         add = _scalar(lax.add, self.dtype)
-        [self.sums] = pallas.tile_scan(add, [self.terms], g.axis, g.reverse)
+        [self.sums] = primitives.tile_scan(add, [self.terms], g.axis, reverse=g.reverse)
 
     def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None:
         """Writes the tile; without a prefix, as the only tile of its row."""
@@ -129,7 +129,7 @@ class LinearTile:
         self._store(outputs, before)
 
     def _store(self, outputs: Sequence[Any], prefix: jax.Array) -> None:
-        reference = pallas.nan_max_p.bind(prefix, self.maximum)
+        reference = primitives.nan_max(prefix, self.maximum)
         deepest = reference - self.dtype.type(DEPTH[self.dtype])
         start = jnp.maximum(prefix, self.first)
         shallow = (start >= deepest) & (jnp.abs(reference) < np.inf)

@@ -30,7 +30,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 
-from jscan.kernels import pallas
+from jscan.kernels import primitives
 from jscan.kernels.forms import Form, form
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.scan import Scan
@@ -135,7 +135,7 @@ class Lookback:
 
         def poll(carry):
             del carry
-            seen = self.peek(pallas.pause(end, PAUSE))
+            seen = self.peek(primitives.pause(end, PAUSE))
             return (*seen, *look(seen[0]))
 
         # Tensors come first: Triton's layout pass takes a loop's operands to be numbered like its results, of
@@ -149,6 +149,6 @@ class Lookback:
             return [self.form.fold(value)], nearest >= 0
         complete = (tags == PREFIX).astype(FLAG)
         operator = flag_value(self.scan.operator)
-        _, *folded = pallas.tile_scan(operator, [complete, *values], 0, False)
+        _, *folded = primitives.tile_scan(operator, [complete, *values], 0, reverse=False)
         edge = self._place() == np.int32(self.window - 1)
         return [take(v, edge, 0) for v in folded], nearest >= 0

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.kernels import pallas
+from jscan.kernels import pallas, primitives
 
 FLAG = np.dtype(np.int32)
 
@@ -58,7 +58,11 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
             return jax.make_jaxpr(operator)(*[jax.ShapeDtypeStruct((), d) for d in dtypes * 2])
 
     prepared = trace(dtypes)
-    if commuting_identity(prepared) is not None and dtypes[0].kind in "iu" and dtypes[0].itemsize < 4:
+    if (
+        commuting_identity(prepared) is not None
+        and dtypes[0].kind in "iu"
+        and dtypes[0].itemsize < 4
+    ):
         # The low bits of a 32-bit result are the narrow one, and the hardware has no narrow registers.
         prepared = trace([np.dtype(np.int32 if dtypes[0].kind == "i" else np.uint32)])
     if prepared.consts:
@@ -136,7 +140,7 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> li
             return environment[atom]
         value = np.asarray(atom.val, atom.aval.dtype)[()]
         if value.dtype.kind == "u":
-            return pallas.unsigned(value)
+            return primitives.unsigned(value)
         return (value.real, value.imag) if value.dtype.kind == "c" else value
 
     environment.update(zip(jaxpr.constvars, consts, strict=True))
@@ -173,8 +177,14 @@ def _apply(equation: Any, operands: list[Any]) -> list[Any]:
 def _note_sign(equation: Any, signs: dict[Any, str]) -> None:
     source = equation.invars[0] if equation.invars else None
     known = None if isinstance(source, core.Literal) else signs.get(source)
-    after = {("abs", None): "positive", ("neg", "positive"): "negative", ("exp", "negative"): "fraction"}
-    found = after.get((equation.primitive.name, None if equation.primitive.name == "abs" else known))
+    after = {
+        ("abs", None): "positive",
+        ("neg", "positive"): "negative",
+        ("exp", "negative"): "fraction",
+    }
+    found = after.get(
+        (equation.primitive.name, None if equation.primitive.name == "abs" else known)
+    )
     if found is not None:
         signs[equation.outvars[0]] = found
 
@@ -227,7 +237,7 @@ def _extremum(name: str, x: Any, y: Any) -> Any:
         return x | y if name == "max" else x & y
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return lax.max(x, y) if name == "max" else lax.min(x, y)
-    return (pallas.nan_max_p if name == "max" else pallas.nan_min_p).bind(x, y)
+    return primitives.nan_max(x, y) if name == "max" else primitives.nan_min(x, y)
 
 
 def _complex_parameters(equation: Any) -> dict[str, Any]:

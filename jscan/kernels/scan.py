@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.kernels import pallas
+from jscan.kernels import primitives
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.tile import Geometry, Tile, View, constant
 
@@ -79,13 +79,13 @@ class Scan:
 
     def tile_scan(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
         g = self.geometry
-        return pallas.tile_scan(self.leaf_operator, leaves, g.axis, g.reverse)
+        return primitives.tile_scan(self.leaf_operator, leaves, g.axis, reverse=g.reverse)
 
     def combine(self, left: Sequence[jax.Array], right: Sequence[jax.Array]) -> list[jax.Array]:
         """Leaves ⊕ leaves; ``left`` is broadcast to the shape of ``right``."""
         shape = right[0].shape
         left = [jnp.broadcast_to(x, shape) for x in left]
-        return pallas.evaluate(self.leaf_operator, [*left, *right])
+        return primitives.evaluate(self.leaf_operator, [*left, *right])
 
     def store(
         self,

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import pallas
+from jscan.kernels import primitives
 from jscan.kernels.tile import Tile, from_bits, to_bits
 
 EMPTY, AGGREGATE, PREFIX = np.int32(0), np.int32(1), np.int32(2)
@@ -91,11 +91,9 @@ class TileState:
         pieces = [p for v in values for p in to_pieces(v)]
         for number, piece in enumerate(pieces):
             terms = self._terms(tile, number, tile.index)
-            pallas.publish(words, terms, tag, piece, mask)
+            primitives.publish(words, terms, tag, piece, mask)
 
-    def peek(
-        self, words: Any, tile: Tile, window: jax.Array
-    ) -> tuple[jax.Array, list[jax.Array]]:
+    def peek(self, words: Any, tile: Tile, window: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
         """The tags and values of the tiles in ``window``; tiles before the first read as EMPTY."""
         inside = window >= 0
         if tile.geometry.lanes > 1:
@@ -104,7 +102,7 @@ class TileState:
         mask = inside if existing is None else inside & existing[None, :]
         tag, pieces = None, []
         for number in range(sum(self.pieces)):
-            tags, piece = pallas.peek(words, self._terms(tile, number, window), mask)
+            tags, piece = primitives.peek(words, self._terms(tile, number, window), mask)
             pieces.append(piece)
             tag = tags if tag is None else jnp.where(tag == tags, tag, jnp.zeros_like(tag))
         if existing is not None:

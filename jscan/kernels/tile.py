@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import pallas
+from jscan.kernels import primitives
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,14 +172,14 @@ class Tile:
     def load(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; lanes that do not exist are undefined."""
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
-        return pallas.load(ref, terms, mask=self.mask(shift))
+        return primitives.load(ref, terms, mask=self.mask(shift))
 
     def store(self, ref: Any, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
         g = self.geometry
         view = View((g.outer, g.n, g.inner), (1, g.outer))
         terms = self._limited(self._terms(view, 0), ref.dtype, 0)
-        pallas.store(ref, terms, value.astype(ref.dtype), mask=self.mask(0))
+        primitives.store(ref, terms, value.astype(ref.dtype), mask=self.mask(0))
 
     def _limited(
         self, terms: list[tuple[Any, int]], dtype: Any, shift: int
@@ -190,7 +190,7 @@ class Tile:
         whole = g.length % VECTOR == 0 and not shift and not (g.reverse and g.n % VECTOR)
         if dtype.itemsize * VECTOR >= 16 or not g.mixed or g.lanes > 1 or not whole:
             return terms
-        first = pallas.opaque(lax.div(first, np.int32(VECTOR))) * np.int32(VECTOR)
+        first = primitives.opaque(lax.div(first, np.int32(VECTOR))) * np.int32(VECTOR)
         return [(first, stride), *rest]
 
     def first_lane(self) -> jax.Array:
@@ -199,7 +199,7 @@ class Tile:
         Then the whole scan of a lane is one thread's, without a shuffle: rows (65536, 1024) along the first axis
         run at 0.89 of copy speed instead of 0.80, (1048576, 64) at 0.78 instead of 0.70 (H200, 2026-11-20).
         """
-        return pallas.opaque(self.lane_block * np.int32(self.geometry.lanes))
+        return primitives.opaque(self.lane_block * np.int32(self.geometry.lanes))
 
     def before_start(self, shift: int) -> jax.Array:
         """Where the element ``shift`` positions to the left would lie before the row's start."""
@@ -221,7 +221,7 @@ class Tile:
 def constant(shape: Sequence[int], scalar: np.generic) -> jax.Array:
     """A register tile of ``scalar``."""
     if scalar.dtype.kind == "u":
-        return jnp.broadcast_to(pallas.unsigned(scalar), shape)
+        return jnp.broadcast_to(primitives.unsigned(scalar), shape)
     return jnp.full(shape, scalar)
 
 

@@ -43,7 +43,9 @@ class Table:
     """One device kind's entries."""
 
     lookback: dict[tuple[int, int, bool], int]  # (bytes, leaves, segmented) to tile length
-    lane_elements: int  # elements of a lookback tile whose scanned axis is not the last, for 4 bytes
+    lane_elements: (
+        int  # elements of a lookback tile whose scanned axis is not the last, for 4 bytes
+    )
     block_elements: int  # elements that make a block program worth its launch, where there are many
     block_bytes: int  # the largest block tile
     programs: int  # fewer programs than this leave multiprocessors idle

@@ -1,0 +1,222 @@
+"""The in-kernel primitives: what a scan needs inside a kernel and Pallas lacks.
+
+    load, store        a tile between memory and registers, at 64-bit offsets where the array needs them
+    tile_scan          the warp-composed scan of a register tile: ``tt.scan`` with any traced operator
+    tile_reduce        its reduction, for operators that commute: ``tt.reduce``
+    publish, peek      one tagged 64-bit word of tile state, written relaxed and read volatile
+    pause              lets a waiting warp sleep
+    nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
+    fast_exp2, ...     the hardware's instructions
+    unsigned, opaque   constants and scalars as the compiler should see them
+
+Each is called like a function here, and has its meaning as plain JAX here too: that is what the interpreter
+runs on a machine without a GPU. `jscan.kernels.pallas` gives them their Triton form.
+
+State words live in an ``int32[words, 2]`` array: the value in the low half, the tag in the high
+half, so that no kernel needs 64-bit types switched on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+Terms = Sequence[tuple[Any, int]]
+"""An address: int32 scalars and tensors with static multipliers, to be summed."""
+
+
+def _primitive(name: str, *, multiple_results: bool = False) -> core.Primitive:
+    primitive = core.Primitive(f"jscan_{name}")
+    primitive.multiple_results = multiple_results
+    return primitive
+
+
+tile_scan_p = _primitive("tile_scan", multiple_results=True)
+tile_reduce_p = _primitive("tile_reduce")
+load_p = _primitive("load")
+store_p = _primitive("store", multiple_results=True)
+publish_p = _primitive("publish", multiple_results=True)
+peek_p = _primitive("peek", multiple_results=True)
+pause_p = _primitive("pause")
+nan_max_p = _primitive("nan_max")
+nan_min_p = _primitive("nan_min")
+fast_exp2_p = _primitive("fast_exp2")
+fast_log2_p = _primitive("fast_log2")
+unsigned_p = _primitive("unsigned")
+opaque_p = _primitive("opaque")
+
+
+def evaluate(jaxpr: core.ClosedJaxpr, operands: Sequence[jax.Array]) -> list[jax.Array]:
+    """Applies a scalar jaxpr to arrays of one shape, element by element."""
+    function: Callable[..., Any] = core.jaxpr_as_fun(jaxpr)
+    for _ in range(operands[0].ndim):
+        function = jax.vmap(function)
+    return list(function(*operands))
+
+
+# --- register tiles -----------------------------------------------------------------------------
+
+
+def tile_scan(
+    jaxpr: core.ClosedJaxpr, leaves: Sequence[jax.Array], axis: int, *, reverse: bool
+) -> list[jax.Array]:
+    """Inclusive scan of register tiles along ``axis`` under the operator ``jaxpr``."""
+    return tile_scan_p.bind(*leaves, jaxpr=jaxpr, axis=axis, reverse=reverse)
+
+
+def tile_scan_meaning(
+    *leaves: jax.Array, jaxpr: core.ClosedJaxpr, axis: int, reverse: bool
+) -> list[jax.Array]:
+    """`tile_scan` in plain JAX."""
+
+    def operator(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+        return evaluate(jaxpr, [*left, *right])
+
+    return lax.associative_scan(operator, list(leaves), reverse=reverse, axis=axis)
+
+
+def tile_reduce(jaxpr: core.ClosedJaxpr, leaf: jax.Array, axis: int) -> jax.Array:
+    """Reduction of a register tile along ``axis``; in no fixed order, so the operator must commute."""
+    return tile_reduce_p.bind(leaf, jaxpr=jaxpr, axis=axis)
+
+
+def tile_reduce_meaning(leaf: jax.Array, *, jaxpr: core.ClosedJaxpr, axis: int) -> jax.Array:
+    """`tile_reduce` in plain JAX."""
+    [scanned] = tile_scan_meaning(leaf, jaxpr=jaxpr, axis=axis, reverse=False)
+    return lax.index_in_dim(scanned, -1, axis, keepdims=False)
+
+
+def nan_max(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Maximum of floats; NaN if either is."""
+    return nan_max_p.bind(x, y)
+
+
+def nan_min(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Minimum of floats; NaN if either is."""
+    return nan_min_p.bind(x, y)
+
+
+def fast_exp2(x: jax.Array) -> jax.Array:
+    """2^x in one instruction, float32; relative error 2^-22, subnormal results are zero."""
+    return fast_exp2_p.bind(x)
+
+
+def fast_log2(x: jax.Array) -> jax.Array:
+    """log2(x) in one instruction, float32; error 2^-22, relative outside [1/2, 2], else absolute."""
+    return fast_log2_p.bind(x)
+
+
+def unsigned(scalar: np.generic) -> jax.Array:
+    """An unsigned constant. Triton's are signed, and a large one has no other way in than its bits."""
+    bits = scalar.dtype.itemsize * 8
+    return unsigned_p.bind(scalar.view(f"int{bits}"), dtype=scalar.dtype)
+
+
+def opaque(scalar: jax.Array) -> jax.Array:
+    """``scalar`` as a value of which the compiler knows nothing, not even its divisibility."""
+    return opaque_p.bind(scalar)
+
+
+def pause(after: jax.Array, nanoseconds: int) -> jax.Array:
+    """Sleeps for about so long; returns ``after`` unchanged, so that what uses it waits."""
+    return pause_p.bind(after, nanoseconds=nanoseconds)
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def load(ref: Any, terms: Terms, *, mask: jax.Array | None = None) -> jax.Array:
+    """Reads ``ref``, seen flat, at the sum of ``terms``.
+
+    Lanes outside ``mask`` hold no defined value. Booleans are read as the bytes that they are.
+    """
+    values, multipliers = zip(*terms, strict=True)
+    return load_p.bind(ref, *values, *_present(mask), multipliers=multipliers)
+
+
+def store(ref: Any, terms: Terms, value: jax.Array, *, mask: jax.Array | None = None) -> None:
+    """Writes ``value`` to ``ref``, seen flat, at the sum of ``terms``, in the lanes of ``mask``."""
+    values, multipliers = zip(*terms, strict=True)
+    store_p.bind(ref, *values, value, *_present(mask), multipliers=multipliers)
+
+
+def publish(
+    words: Any, terms: Terms, tag: jax.Array, value: jax.Array, mask: jax.Array | None = None
+) -> None:
+    """Writes (tag, value), both int32, as one 64-bit word: relaxed, and never back to a lower tag."""
+    values, multipliers = zip(*terms, strict=True)
+    publish_p.bind(words, *values, tag, value, *_present(mask), multipliers=multipliers)
+
+
+def peek(words: Any, terms: Terms, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Reads words, volatile, as (tags, values); lanes outside ``mask`` read as tag 0."""
+    values, multipliers = zip(*terms, strict=True)
+    tags, pieces = peek_p.bind(words, *values, mask, multipliers=multipliers)
+    return tags, pieces
+
+
+def _present(mask: jax.Array | None) -> tuple[jax.Array, ...]:
+    return () if mask is None else (mask,)
+
+
+def address_shape(values: Sequence[Any]) -> tuple[int, ...]:
+    """The shape that an address's terms have together."""
+    return np.broadcast_shapes(*(v.shape for v in values))
+
+
+def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array:
+    """The flat index, in 32 bits: the interpreter serves arrays of test size."""
+    terms = [v.astype(jnp.int32) * np.int32(m) for v, m in zip(values, multipliers, strict=True)]
+    shape = address_shape(terms)
+    total = jnp.zeros(shape, jnp.int32)
+    for term in terms:
+        total = total + jnp.broadcast_to(term, shape)
+    return total
+
+
+def load_meaning(array: jax.Array, *operands: jax.Array, multipliers: Sequence[int]) -> jax.Array:
+    """What `load` reads from the array behind the reference."""
+    values, mask = operands[: len(multipliers)], operands[len(multipliers) :]
+    index = _index(values, multipliers)
+    if mask:
+        index = jnp.where(mask[0], index, 0)
+    value = array.reshape(-1)[index]
+    return value.astype(jnp.uint8) if array.dtype == jnp.bool_ else value
+
+
+def store_meaning(array: jax.Array, *operands: jax.Array, multipliers: Sequence[int]) -> jax.Array:
+    """The array behind the reference after `store`."""
+    values, (value, *mask) = operands[: len(multipliers)], operands[len(multipliers) :]
+    index = jnp.broadcast_to(_index(values, multipliers), value.shape)
+    if mask:
+        index = jnp.where(mask[0], index, array.size)
+    return array.reshape(-1).at[index].set(value, mode="drop").reshape(array.shape)
+
+
+def publish_meaning(
+    words: jax.Array, *operands: jax.Array, multipliers: Sequence[int]
+) -> jax.Array:
+    """The words after `publish`."""
+    values, (tag, value, *mask) = operands[: len(multipliers)], operands[len(multipliers) :]
+    index = jnp.broadcast_to(_index(values, multipliers), value.shape)
+    if mask:
+        index = jnp.where(mask[0], index, words.shape[0])
+    word = jnp.stack([value, jnp.broadcast_to(tag, value.shape)], axis=-1)
+    return words.at[index].set(word, mode="drop")
+
+
+def peek_meaning(
+    words: jax.Array, *operands: jax.Array, multipliers: Sequence[int]
+) -> list[jax.Array]:
+    """The tags and values that `peek` reads."""
+    *values, mask = operands
+    index = _index(values, multipliers)
+    mask = jnp.broadcast_to(mask, index.shape)
+    word = words[jnp.where(mask, index, 0)]
+    return [jnp.where(mask, word[..., 1], 0), word[..., 0]]
