@@ -35,10 +35,8 @@ def in_sequence(fn, leaves, heads, reverse):
     for i in range(n - 1, -1, -1) if reverse else range(n):
         x = tuple(c[i] for c in columns)
         restart = heads is not None and (i + 1 < n and heads[i + 1] if reverse else heads[i])
-        if total is None or restart:
-            total = x
-        else:
-            total = tuple(v & 0xFFFFFFFF for v in fn(total, x))
+        fresh = total is None or restart
+        total = x if fresh else tuple(v & 0xFFFFFFFF for v in fn(total, x))
         for o, v in zip(out, total, strict=True):
             o[i] = v
     return out

@@ -1,7 +1,8 @@
 """The search over tile state, with states made by hand.
 
-Interpreted kernels run one after another, so that every tile finds its neighbour's prefix at once. Here a single tile
-looks back over words that stand as they may on a GPU in mid-flight: aggregates only for many windows, restarts, pieces.
+Interpreted kernels run one after another, so that every tile finds its neighbour's prefix at once.
+Here a single tile looks back over words that stand as they may on a GPU in mid-flight: aggregates
+only for many windows, restarts, pieces.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import pytest
 from jax.experimental import pallas as pl
 
 from jscan.combine import trace
-from jscan.kernels import lookback, primitives
+from jscan.kernels import lookback
+from jscan.kernels.forms import ScannedTile
 from jscan.kernels.operator import prepare
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, PREFIX
@@ -29,17 +31,11 @@ def affine(a, b):
     return a[0] * b[0], a[1] * b[0] + b[1]
 
 
-class Stub:
-    """A form that folds windows in order only."""
+class Stub(ScannedTile):
+    """A form with no tile behind it: what a search asks of one is how aggregates combine."""
 
-    def __init__(self, operator, identity):
-        self.identity, self._operator = identity, operator
-
-    def fold(self, values):
-        return primitives.tile_reduce(self._operator, values, 0)
-
-    def combine(self, left, right):
-        return primitives.evaluate(self._operator, [*left, *right])
+    def __init__(self, scan, identity):
+        self._scan, self.identity = scan, identity
 
 
 def search(fn, leaves, tags, *, window, identity=None):
@@ -62,7 +58,7 @@ def search(fn, leaves, tags, *, window, identity=None):
 
     def kernel(words, *outputs):
         tile = Tile(geometry, jnp.int32(tiles - 1))
-        one = lookback.Lookback(scan, state, words, tile, window, Stub(operator, identity))
+        one = lookback.Lookback(scan, state, words, tile, window, Stub(scan, identity))
         for output, found in zip(outputs, one.prefix(one.peek(tile.index)), strict=True):
             output[...] = found
 

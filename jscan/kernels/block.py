@@ -19,6 +19,7 @@ from jscan.kernels.tile import Tile
 
 
 def kernel(scan: Scan, refs: Sequence[Any]) -> None:
+    """One tile of whole rows, by one program."""
     tile = Tile(scan.geometry, pl.program_id(0))
     inputs, outputs = scan.split(refs)
     one = form(scan, tile, inputs)

@@ -1,13 +1,15 @@
 """The three ways to work through a tile, behind one interface; `form` picks one for a scan.
 
-    ReducedTile   an operator that commutes: the aggregate comes from a reduction, which is cheap, so that successors
+    ReducedTile   an operator that commutes: the aggregate comes from a reduction, which is cheap,
+    so that successors
                   have it while the tile is scanned
     ScannedTile   any operator, segmented or not: the aggregate is the scanned tile's last element
     LinearTile    logaddexp: a sum of exponentials (`jscan.kernels.logaddexp`)
 
-A form is loaded when made, and knows its ``aggregate``, whether it ``restarts`` (None where the scan has no segments)
-and the ``identity`` with which `fold` takes a window of aggregates in any order (None where it cannot). ``scan`` does what
-can wait until the aggregate is out; ``store`` writes the tile behind what came before it.
+A form is loaded when made, and knows its ``aggregate``, whether it ``restarts`` (None where the
+scan has no segments) and the ``identity`` with which `fold` takes a window of aggregates in any
+order (None where it cannot). ``scan`` does what can wait until the aggregate is out; ``store``
+writes the tile behind what came before it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jscan.kernels import primitives
 from jscan.kernels.logaddexp import LinearTile
@@ -27,17 +28,23 @@ from jscan.kernels.tile import Tile
 
 
 class Form(Protocol):
+    """A tile at work."""
+
     aggregate: list[jax.Array]
     restarts: jax.Array | None
-    identity: np.generic | None
+    identity: Any
 
-    def fold(self, values: jax.Array) -> jax.Array: ...
+    def fold(self, values: jax.Array) -> jax.Array:
+        """The total of a window of aggregates, in any order."""
 
-    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]: ...
+    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+        """One aggregate behind another."""
 
-    def scan(self) -> None: ...
+    def scan(self) -> None:
+        """What can wait until the aggregate is out."""
 
-    def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None: ...
+    def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None:
+        """Writes the tile; without a prefix, as the only tile of its row."""
 
 
 def form(scan: Scan, tile: Tile, inputs: Sequence[Any]) -> Form:

@@ -23,8 +23,10 @@ from jscan.kernels.tile import Geometry, View, collapse
 _MOST = 2**31 - 2**20  # positions are 32-bit, and a tile may reach past the end
 METHODS = ("block", "lookback")
 _SUPPORTED = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
-    "float16 bfloat16 float32 float64 complex64 complex128".split()
+    [
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+    ]
 )
 
 
@@ -135,15 +137,16 @@ def _launch(
     g = one.geometry
     size = g.outer * g.n * g.inner
     kept = [d for d, used in zip(one.storage, one.used, strict=True) if used]
-    shapes = [_like(inputs, (size,), d) for d in kept]
+    shapes = [_like(inputs[0], (size,), d) for d in kept]
     state = lookback.tile_state(one) if g.tiles > 1 else None
     aliases = {}
     if state is None:
         body: Callable[..., None] = functools.partial(block.kernel, one)
     else:
         body = functools.partial(lookback.kernel, one, tuned.window)
-        inputs = [*inputs, jnp.zeros((state.words, 2), jnp.int32)]
-        shapes = [*shapes, _like(inputs, (state.words, 2), np.dtype(np.int32))]
+        words = (state.words, 2)
+        inputs = [*inputs, _zeros(inputs[0], words)]
+        shapes = [*shapes, _like(inputs[0], words, jnp.int32)]
         aliases = {len(inputs) - 1: len(shapes) - 1}
     count = len(inputs) - len(aliases)
 
@@ -162,12 +165,14 @@ def _launch(
     return list(outputs[: len(kept)])
 
 
-def _like(inputs: Sequence[jax.Array], shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    """An output's type; inside ``shard_map`` it varies over the mesh axes that any input varies over."""
-    varying = frozenset().union(*(getattr(jax.typeof(x), "vma", frozenset()) for x in inputs))
-    if varying:
-        return jax.ShapeDtypeStruct(shape, dtype, vma=varying)
-    return jax.ShapeDtypeStruct(shape, dtype)
+def _like(operand: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    """An output's type; inside ``shard_map`` it varies over the mesh axes that ``operand`` does."""
+    return jax.ShapeDtypeStruct(shape, dtype, manual_axis_type=jax.typeof(operand).mat)
+
+
+def _zeros(operand: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    zeros, varying = jnp.zeros(shape, jnp.int32), jax.typeof(operand).mat.varying
+    return lax.pcast(zeros, tuple(sorted(varying)), to="varying") if varying else zeros
 
 
 def _trivial(

@@ -1,14 +1,15 @@
-"""logaddexp scanned as a sum of exponentials: one exp and one log an element instead of four of each.
+"""logaddexp, scanned as a sum of exponentials: one exp and one log an element, not four of each.
 
 For a tile with maximum m, and everything before it summing to exp(q):
 
     E[t] = sum over i <= t of exp(x[i] - m)            a plain sum
     r = max(q, m)                                       y[t] = r + log(exp(q - r) + exp(m - r) E[t])
 
-The terms are at most 1, so nothing overflows. A sum that starts far below r would underflow, though it is all there is
-at that point. It does not if either q or the tile's first element is within `DEPTH` of r: the sum then starts above
-exp(-DEPTH), and what is lost against it lies below its rounding. Other tiles (steep ones, and those with infinite or NaN
-maximum) are scanned with the operator itself.
+The terms are at most 1, so nothing overflows. A sum that starts far below r would underflow, though
+it is all there is at that point. It does not if either q or the tile's first element is within
+`DEPTH` of r: the sum then starts above exp(-DEPTH), and what is lost against it lies below its
+rounding. Other tiles (steep ones, and those with infinite or NaN maximum) are scanned with the
+operator itself.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile, take
 
 DEPTH = {np.dtype(np.float32): 69.0, np.dtype(np.float64): 600.0}
-"""Natural logs: exp(-69) is 2^-100, so 26 bits above the smallest normal float32; likewise in float64."""
+"""Natural logs: exp(-69) is 2^-100, 26 bits above the smallest normal float32; likewise float64."""
 
 
 def is_logaddexp(combine: Any) -> bool:
@@ -43,7 +44,7 @@ def _same(combine: Any, dtype: np.dtype) -> bool:
     return structure(combine.jaxpr.jaxpr) == _reference(dtype)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _reference(dtype: np.dtype) -> Any:
     from jscan.combine import trace
 
@@ -53,14 +54,14 @@ def _reference(dtype: np.dtype) -> Any:
     return structure(combine.jaxpr.jaxpr)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _scalar(function: Any, dtype: np.dtype) -> core.ClosedJaxpr:
     scalar = jax.ShapeDtypeStruct((), dtype)
     return jax.make_jaxpr(lambda x, y: [function(x, y)])(scalar, scalar)
 
 
 def _exp(x: jax.Array) -> jax.Array:
-    """exp for x <= 0, exact enough as a term of a sum that starts above exp(-DEPTH)."""
+    """The exponential of x <= 0, exact enough as a term of a sum that starts above exp(-DEPTH)."""
     if x.dtype != jnp.float32:
         return jnp.exp(x)
     return primitives.fast_exp2(x * np.float32(np.log2(np.e)))
@@ -94,7 +95,7 @@ class LinearTile:
         self.first = take(values, tile.positions() == 0, axis)
         self.terms, self.maximum, total = _terms(values, axis)
         self.aggregate = [total]
-        self.restarts = None
+        self.restarts: jax.Array | None = None
         self.identity = self.dtype.type(-np.inf)
 
     def fold(self, values: jax.Array) -> jax.Array:
@@ -141,7 +142,8 @@ class LinearTile:
             self._scan.store(self._tile, outputs, self._inputs, [result])
 
         def exact() -> None:
-            # Read again: to keep the tile for this rare case would cost its registers in every case.
+            # Read again: to keep the tile for this rare case would cost its registers in every
+            # case.
             scanned = self._scan.tile_scan([self._load()])
             result = self._scan.combine([self._tall(prefix)], scanned)
             self._scan.store(self._tile, outputs, self._inputs, result)

@@ -1,22 +1,26 @@
 """The single-pass scan with decoupled lookback (Merrill and Garland 2016).
 
-    tile        load ─► reduce ─► publish AGGREGATE ─► scan ─► look back ─► publish PREFIX ─► combine ─► store
-    state       ... [P] [P] [A] [A] [A] [ ] ...                                A: a tile's own total
-                         ▲───────────┘                                         P: total up to and with the tile
-                 window of tiles, the nearest one last
+    tile   load ─► reduce ─► publish AGGREGATE ─► scan ─► look back ─► publish PREFIX ─► store
+    state  ... [P] [P] [A] [A] [A] [ ] ...          A: a tile's own total
+                    ▲───────────┘                   P: the total up to and with the tile
+            window of tiles, the nearest one last
 
-An operator that does not commute is not reduced, nor is a segmented tile, where that costs more than it hides: the
-last element of the scanned tile is the aggregate.
+An operator that does not commute is not reduced, nor is a segmented tile, where that costs more
+than it hides: the last element of the scanned tile is the aggregate.
 
-A program reads a window of its predecessors' words at once, one tile a lane, waits until every tile after the
-window's last PREFIX has published, scans the window in order (the operator need not commute) and goes on to the
-window before it if there was no PREFIX. The first tile of a row has nothing to wait for. A tile that holds a restart publishes its aggregate as PREFIX at once: what
-comes before it cannot matter to its successors, so nobody looks past it. The first tile of a row does the same.
+A program reads a window of its predecessors' words at once, one tile a lane, waits until every tile
+after the window's last PREFIX has published, scans the window in order (the operator need not
+commute) and goes on to the window before it if there was no PREFIX.
 
-Forward progress: a program waits only for programs of lower number, which the hardware dispatches first.
+A tile that holds a restart publishes its aggregate as PREFIX at once: what comes before it cannot
+matter to its successors, so nobody looks past it. The first tile of a row does the same, and has
+nothing to wait for.
 
-A window has no more words than the program has lanes to read them with, each its own: all warps of a program see one
-state, or they would go different ways.
+Forward progress: a program waits only for programs of lower number, which the hardware dispatches
+first.
+
+A window has no more words than the program has lanes to read them with, each its own: all warps of
+a program see one state, or they would go different ways.
 """
 
 from __future__ import annotations
@@ -37,13 +41,17 @@ from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.tile import Tile, constant, take
 
+Carry = tuple[jax.Array, ...]
+
 
 def tile_state(scan: Scan) -> TileState:
+    """The layout of a scan's state words."""
     g = scan.geometry
     return TileState(scan.dtypes, g.outer, g.tiles, g.inner)
 
 
 def kernel(scan: Scan, window: int, refs: Sequence[Any]) -> None:
+    """One tile of a row, by one program."""
     tile = Tile(scan.geometry, pl.program_id(0))
     inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
@@ -92,14 +100,17 @@ class Lookback:
         return (tags, *values)
 
     def prefix(self, seen: tuple[jax.Array, ...]) -> list[jax.Array]:
-        """The total, given a first look at the nearest window; undefined for the first tile of a row."""
+        """The total, given a first look at the nearest window.
+
+        No value is defined for the first tile of a row.
+        """
         first = jnp.broadcast_to(self.tile.index == 0, self.lanes)
         folded, done = self._total(self.tile.index, first, seen)
 
-        def unfinished(carry):
+        def unfinished(carry: Carry) -> jax.Array:
             return jnp.min(carry[-1].astype(jnp.int32)) == 0
 
-        def step(carry):
+        def step(carry: Carry) -> Carry:
             *prefix, end, done = carry
             end = end - np.int32(self.window)
             folded, complete = self._total(end, done, self.peek(end))
@@ -115,7 +126,7 @@ class Lookback:
         return lax.broadcasted_iota(jnp.int32, (self.window, *self.lanes), 0)
 
     def _nearest(self, tags: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The place of the nearest tile that is not just an AGGREGATE (-1: none); whether it is EMPTY."""
+        """The place of the nearest tile that is no AGGREGATE, or -1; and whether it is EMPTY."""
         code = 2 * self._place() + (tags == EMPTY).astype(jnp.int32)
         code = jnp.where(tags == AGGREGATE, jnp.full_like(code, -2), code)
         nearest = jnp.max(code, axis=0)
@@ -124,22 +135,22 @@ class Lookback:
     def _total(
         self, end: jax.Array, done: jax.Array, seen: tuple[jax.Array, ...]
     ) -> tuple[list[jax.Array], jax.Array]:
-        """Waits for the window before ``end``; its total since its last PREFIX, and whether it has one.
+        """Waits for the window before ``end``; its total since its last PREFIX, and if it has one.
 
         A lane that is ``done`` is not waited for.
         """
 
-        def look(tags):
+        def look(tags: jax.Array) -> tuple[jax.Array, jax.Array]:
             nearest, empty = self._nearest(tags)
             return nearest, jnp.max((empty & ~done).astype(jnp.int32)) > 0
 
-        def poll(carry):
+        def poll(carry: Carry) -> Carry:
             del carry
             seen = self.peek(primitives.pause(end, PAUSE))
             return (*seen, *look(seen[0]))
 
-        # Tensors come first: Triton's layout pass takes a loop's operands to be numbered like its results, of
-        # which the unused ones fall away.
+        # Tensors come first: Triton's layout pass takes a loop's operands to be numbered like its
+        # results, of which the unused ones fall away.
         tags, *values, nearest, _ = lax.while_loop(lambda c: c[-1], poll, (*seen, *look(seen[0])))
         identity = self.form.identity
         if identity is not None:

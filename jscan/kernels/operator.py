@@ -1,7 +1,8 @@
-"""The operator as Triton can run it: real leaves, NaN-propagating extrema, and the flag-value transform.
+"""The operator as Triton can run it.
 
-A complex leaf becomes two real ones (real and imaginary part); ``max`` and ``min`` become what XLA means by them;
-Schwartz's transform turns an operator on values into one on (head flag, values), which makes a scan segmented.
+A complex leaf becomes two real ones (real and imaginary part); ``max`` and ``min`` become what XLA
+means by them; Schwartz's transform turns an operator on values into one on (head flag, values),
+which makes a scan segmented.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ def real_dtypes(dtype: Any) -> list[np.dtype]:
     return [np.dtype(np.float32 if dtype == np.complex64 else np.float64)] * 2
 
 
-def real_identity(identity: Sequence[Any]) -> list[np.generic]:
+def real_identity(identity: Sequence[Any]) -> list[Any]:
     """The identity's scalars as the kernel's leaves."""
-    parts: list[np.generic] = []
+    parts: list[Any] = []
     for scalar in identity:
         scalar = np.asarray(scalar)[()]
         parts += [scalar.real, scalar.imag] if scalar.dtype.kind == "c" else [scalar]
@@ -49,11 +50,11 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
     count = len(source.out_avals)
     dtypes = [d for a in source.out_avals for d in real_dtypes(a.dtype)]
 
-    def operator(*scalars):
+    def operator(*scalars: Any) -> list[Any]:
         outputs = _evaluate(source.jaxpr, source.consts, _pack(scalars, source.in_avals))
         return _unpack(outputs[:count])
 
-    def trace(dtypes):
+    def trace(dtypes: list[np.dtype]) -> core.ClosedJaxpr:
         with jax.numpy_dtype_promotion("standard"):
             return jax.make_jaxpr(operator)(*[jax.ShapeDtypeStruct((), d) for d in dtypes * 2])
 
@@ -63,7 +64,8 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
         and dtypes[0].kind in "iu"
         and dtypes[0].itemsize < 4
     ):
-        # The low bits of a 32-bit result are the narrow one, and the hardware has no narrow registers.
+        # The low bits of a 32-bit result are the narrow one, and the hardware has no narrow
+        # registers.
         prepared = trace([np.dtype(np.int32 if dtypes[0].kind == "i" else np.uint32)])
     if prepared.consts:
         raise Inexpressible("the operator holds constants that are not scalars")
@@ -73,7 +75,7 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
     return prepared
 
 
-def commuting_identity(operator: core.ClosedJaxpr) -> np.generic | None:
+def commuting_identity(operator: core.ClosedJaxpr) -> Any:
     """The identity of an operator that is one of the commutative machine operations, else None.
 
     Such an operator may be reduced in any order, which is cheaper than a scan.
@@ -107,7 +109,7 @@ def flag_value(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
     count = len(operator.out_avals)
     apply = core.jaxpr_as_fun(operator)
 
-    def segmented(*scalars):
+    def segmented(*scalars: Any) -> tuple[Any, ...]:
         (fx, *x), (fy, *y) = scalars[: count + 1], scalars[count + 1 :]
         combined = apply(*x, *y)
         values = [lax.select(fy != FLAG.type(0), b, c) for b, c in zip(y, combined, strict=True)]
@@ -117,11 +119,11 @@ def flag_value(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
     return jax.make_jaxpr(segmented)(*scalars * 2)
 
 
-# --- rewriting ---------------------------------------------------------------------------------------------------
+# --- rewriting ----------------------------------------------------------------------------------
 
 
 def _pack(scalars: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
-    """Pairs up real and imaginary parts: a complex value is a (re, im) tuple while it is rewritten."""
+    """Pairs the parts of complex numbers, which are (re, im) tuples while they are rewritten."""
     values, rest = [], iter(scalars)
     for aval in avals:
         values.append((next(rest), next(rest)) if aval.dtype.kind == "c" else next(rest))
@@ -135,10 +137,11 @@ def _unpack(values: Sequence[Any]) -> list[Any]:
 def _evaluate(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
     environment: dict[Any, Any] = {}
 
-    def read(atom):
+    def read(atom: Any) -> Any:
         if not isinstance(atom, core.Literal):
             return environment[atom]
-        value = np.asarray(atom.val, atom.aval.dtype)[()]
+        aval: Any = atom.aval
+        value: Any = np.asarray(atom.val, aval.dtype)[()]
         if value.dtype.kind == "u":
             return primitives.unsigned(value)
         return (value.real, value.imag) if value.dtype.kind == "c" else value
@@ -198,8 +201,9 @@ def _is_log1p_of_fraction(equation: Any, signs: dict[Any, str]) -> bool:
     )
 
 
-# log1p(t) / t on [0, 1], highest power first: a Chebyshev fit, relative error 1.8e-7 when evaluated in float32.
-# The library's log1p takes some 40 instructions for all arguments; `logaddexp` needs it between 0 and 1.
+# log1p(t) / t on [0, 1], highest power first: a Chebyshev fit, relative error 1.8e-7 when evaluated
+# in float32. The library's log1p takes some 40 instructions for all arguments; `logaddexp` needs it
+# between 0 and 1.
 _LOG1P = (
     0.005253457929939032,
     -0.02958850748836994,

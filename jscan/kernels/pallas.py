@@ -1,9 +1,9 @@
 """The in-kernel primitives for Pallas on Triton: the one file that touches ``jax._src``.
 
-Pallas traces a kernel's Python to a jaxpr and lowers that jaxpr to Triton IR, by rules that it keeps
-in a table. For each primitive of `jscan.kernels.primitives` this file adds such a rule, an abstract
-evaluation with its effects, and, for those that take references, a discharge rule, from which the
-interpreter is made. Another engine would be another file like this one.
+Pallas traces a kernel's Python to a jaxpr and lowers that jaxpr to Triton IR, by rules that it
+keeps in a table. For each primitive of `jscan.kernels.primitives` this file adds such a rule, an
+abstract evaluation with its effects, and, for those that take references, a discharge rule, from
+which the interpreter is made. Another engine would be another file like this one.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from jax.interpreters import batching, mlir
 from jscan.kernels import primitives as p
 
 _WIDE = 2**31
+_dialect: Any = tt  # its own constructors replace the generated ones that type checkers see
+_context: Any = triton.ModuleContext  # an operator by itself needs neither grid nor module
 Results = tuple[tuple[Any, ...], Any]
 
 
@@ -53,16 +55,17 @@ def _tile_scan(ctx: Any, *leaves: Any, jaxpr: Any, axis: int, reverse: bool) -> 
     values = _values(ctx, leaves)
     if ctx.avals_in[0].shape[axis] == 1:
         return values
-    scan = tt.ScanOp(values, axis, reverse)
+    scan = _dialect.ScanOp(values, axis, reverse)
     _fill_region(ctx, scan, values, jaxpr, tt.scan_return)
     return list(scan.result)
 
 
 def _tile_reduce(ctx: Any, leaf: Any, *, jaxpr: Any, axis: int) -> Any:
     values = _values(ctx, [leaf])
-    reduction = tt.ReduceOp(values, axis)
+    reduction = _dialect.ReduceOp(values, axis)
     _fill_region(ctx, reduction, values, jaxpr, tt.reduce_return)
-    return list(reduction.result)[0]
+    [result] = reduction.result
+    return result
 
 
 def _tile_reduce_abstract_eval(aval: Any, *, jaxpr: Any, axis: int) -> Any:
@@ -94,7 +97,7 @@ def _unsigned(ctx: Any, scalar: Any, *, dtype: Any) -> Any:
 
 
 def _address(ref: Any, size: int, terms: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """Pointers: scalar terms (value, aval, multiplier) move the base, tensor terms make the offsets."""
+    """Pointers: scalar (value, aval, multiplier) terms move the base, tensor ones are offsets."""
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
     wide = size >= _WIDE
 
@@ -214,7 +217,7 @@ def _write_abstract_eval(*operands: Any, multipliers: Sequence[int]) -> Any:
 
 
 def _operands_of(arguments: Sequence[Any]) -> Sequence[Any]:
-    """A discharge rule's operands, behind what jax passes first: a context; in 0.10 lists of avals."""
+    """A discharge rule's operands, behind what jax passes first: a context; in 0.10 two lists."""
     return arguments[1 if jax.__version_info__ >= (0, 11) else 2 :]
 
 
@@ -244,7 +247,7 @@ def why_inexpressible(jaxpr: core.ClosedJaxpr) -> str | None:
         )
         function.body.blocks.append(*types)
         [entry] = function.body.blocks
-        context = triton.ModuleContext(
+        context = _context(
             name="operator",
             grid_mapping=None,
             program_ids=(),
@@ -300,7 +303,7 @@ _register_pure(p.opaque_p, _same, _same, _instruction("mov.b32", "r"))
 _register_pure(p.pause_p, _same, _same, _pause)
 _register_pure(
     p.unsigned_p,
-    lambda scalar, *, dtype: jax.core.ShapedArray((), dtype),
+    lambda _, *, dtype: jax.core.ShapedArray((), dtype),
     lambda scalar, *, dtype: lax.convert_element_type(scalar, dtype),
     _unsigned,
 )

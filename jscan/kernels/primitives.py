@@ -1,16 +1,16 @@
 """The in-kernel primitives: what a scan needs inside a kernel and Pallas lacks.
 
-    load, store        a tile between memory and registers, at 64-bit offsets where the array needs them
-    tile_scan          the warp-composed scan of a register tile: ``tt.scan`` with any traced operator
-    tile_reduce        its reduction, for operators that commute: ``tt.reduce``
+    load, store        a tile between memory and registers, at 64-bit offsets where the array needs
+    them tile_scan          the warp-composed scan of a register tile: ``tt.scan`` with any traced
+    operator tile_reduce        its reduction, for operators that commute: ``tt.reduce``
     publish, peek      one tagged 64-bit word of tile state, written relaxed and read volatile
     pause              lets a waiting warp sleep
     nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
     fast_exp2, ...     the hardware's instructions
     unsigned, opaque   constants and scalars as the compiler should see them
 
-Each is called like a function here, and has its meaning as plain JAX here too: that is what the interpreter
-runs on a machine without a GPU. `jscan.kernels.pallas` gives them their Triton form.
+Each is called like a function here, and has its meaning as plain JAX here too: that is what the
+interpreter runs on a machine without a GPU. `jscan.kernels.pallas` gives them their Triton form.
 
 State words live in an ``int32[words, 2]`` array: the value in the low half, the tag in the high
 half, so that no kernel needs 64-bit types switched on.
@@ -82,7 +82,7 @@ def tile_scan_meaning(
 
 
 def tile_reduce(jaxpr: core.ClosedJaxpr, leaf: jax.Array, axis: int) -> jax.Array:
-    """Reduction of a register tile along ``axis``; in no fixed order, so the operator must commute."""
+    """Reduction of a register tile along ``axis``, in no fixed order: the operator must commute."""
     return tile_reduce_p.bind(leaf, jaxpr=jaxpr, axis=axis)
 
 
@@ -108,12 +108,12 @@ def fast_exp2(x: jax.Array) -> jax.Array:
 
 
 def fast_log2(x: jax.Array) -> jax.Array:
-    """log2(x) in one instruction, float32; error 2^-22, relative outside [1/2, 2], else absolute."""
+    """log2(x) in one instruction, float32; error 2^-22, absolute in [1/2, 2], else relative."""
     return fast_log2_p.bind(x)
 
 
-def unsigned(scalar: np.generic) -> jax.Array:
-    """An unsigned constant. Triton's are signed, and a large one has no other way in than its bits."""
+def unsigned(scalar: Any) -> jax.Array:
+    """An unsigned constant. Triton's are signed: a large one has no way in but its bits."""
     bits = scalar.dtype.itemsize * 8
     return unsigned_p.bind(scalar.view(f"int{bits}"), dtype=scalar.dtype)
 
@@ -149,7 +149,7 @@ def store(ref: Any, terms: Terms, value: jax.Array, *, mask: jax.Array | None = 
 def publish(
     words: Any, terms: Terms, tag: jax.Array, value: jax.Array, mask: jax.Array | None = None
 ) -> None:
-    """Writes (tag, value), both int32, as one 64-bit word: relaxed, and never back to a lower tag."""
+    """Writes (tag, value), both int32, as one 64-bit word: relaxed, never back to a lower tag."""
     values, multipliers = zip(*terms, strict=True)
     publish_p.bind(words, *values, tag, value, *_present(mask), multipliers=multipliers)
 

@@ -1,8 +1,9 @@
-"""One scan as the kernels see it: real leaves seen as (outer, n, inner), their operator, and how a tile is read.
+"""One scan as the kernels see it: its leaves, its operator, and how a tile is read.
 
-Leaves inside a kernel are ``[head flag, *values]`` if the scan is segmented, else ``values``; the leaf
-operator is the flag-value operator in the first case. Flags mark where the *scan* restarts: a reversed scan restarts at a
-segment's last element, which is the one whose right neighbour is a head.
+Leaves inside a kernel are ``[head flag, *values]`` if the scan is segmented, else ``values``; the
+leaf operator is the flag-value operator in the first case. Flags mark where the *scan* restarts: a
+reversed scan restarts at a segment's last element, which is the one whose right neighbour is a
+head.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend import core
 
 from jscan.kernels import primitives
@@ -24,11 +24,13 @@ from jscan.kernels.tile import Geometry, Tile, View, constant
 
 @dataclasses.dataclass(frozen=True)
 class Scan:
+    """What to scan: everything about the call that is known when it is compiled."""
+
     geometry: Geometry
     operator: core.ClosedJaxpr  # on the values
     dtypes: tuple[np.dtype, ...]  # of the values, as accumulated
     storage: tuple[np.dtype, ...]  # of the values, in memory
-    identity: tuple[np.generic, ...] | None
+    identity: tuple[Any, ...] | None
     used: tuple[bool, ...]
     linear: bool  # logaddexp of one leaf, to be summed in the linear domain
     views: tuple[View, ...]
@@ -36,6 +38,7 @@ class Scan:
 
     @property
     def segmented(self) -> bool:
+        """Whether there are head flags."""
         return self.flag_view is not None
 
     @property
@@ -64,11 +67,12 @@ class Scan:
         return [self._restarts(tile, inputs[-1], shift), *values]
 
     def _restarts(self, tile: Tile, flags: Any, shift: int) -> jax.Array:
-        """Non-zero where the scan restarts, ``shift`` positions to the left; always at the row's start."""
+        """Non-zero where scans restart, ``shift`` positions to the left, as at the row's start."""
         shift += tile.geometry.reverse
         assert self.flag_view is not None
         flag = tile.load(flags, self.flag_view, shift)
-        # Narrow flags stay as they are: any non-zero value will do, and comparing costs instructions.
+        # Narrow flags stay as they are: any non-zero value will do, and comparing costs
+        # instructions.
         flag = (flag != 0 if flag.dtype.itemsize > FLAG.itemsize else flag).astype(FLAG)
         return flag | tile.before_start(shift).astype(FLAG) if shift else flag
 
@@ -78,6 +82,7 @@ class Scan:
         return jnp.where(where, constant(values.shape, identity), values)
 
     def tile_scan(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
+        """The tile's leaves, scanned inclusively."""
         g = self.geometry
         return primitives.tile_scan(self.leaf_operator, leaves, g.axis, reverse=g.reverse)
 

@@ -1,11 +1,12 @@
-"""Tile state: what tiles tell each other, one self-tagged 64-bit word for every 32 bits of an aggregate.
+"""Tile state: what tiles tell each other, in self-tagged 64-bit words.
 
     word = tag << 32 | 32 bits of a leaf        tags: EMPTY < AGGREGATE < PREFIX
 
-A leaf of up to 32 bits is one piece, a 64-bit leaf two. All pieces of a tile carry the same tag once they are all
-written; a reader that finds unequal tags caught a tile between two writes and takes it for EMPTY. A word is valid
-by itself, so neither writes nor reads need ordering: writes are plain 64-bit stores of one thread to one address
-(AGGREGATE before PREFIX, hence seen in that order), reads are volatile. No fence is used.
+A leaf of up to 32 bits is one piece, a 64-bit leaf two. All pieces of a tile carry the same tag
+once they are all written; a reader that finds unequal tags caught a tile between two writes and
+takes it for EMPTY. A word is valid by itself, so neither writes nor reads need ordering: writes are
+plain 64-bit stores of one thread to one address (AGGREGATE before PREFIX, hence seen in that
+order), reads are volatile. No fence is used.
 
 Layout: [row][piece][tile][lane], zeroed (EMPTY) before every launch.
 """
@@ -57,14 +58,16 @@ class TileState:
 
     @property
     def pieces(self) -> tuple[int, ...]:
+        """How many words each leaf takes."""
         return tuple(2 if d.itemsize == 8 else 1 for d in self.dtypes)
 
     @property
     def words(self) -> int:
+        """How many words there are in all."""
         return math.prod((self.rows, sum(self.pieces), self.tiles, self.lanes))
 
     def _terms(self, tile: Tile, piece: int, index: jax.Array) -> list[tuple[Any, int]]:
-        """Addresses of ``piece`` for tiles ``index``: a scalar, or a window as a leading dimension."""
+        """Addresses of ``piece`` of tiles ``index``: a scalar, or a window as leading dimension."""
         lanes = tile.geometry.lanes
         terms = [
             (tile.row_block, sum(self.pieces) * self.tiles * self.lanes),
@@ -100,11 +103,12 @@ class TileState:
             inside = inside[:, None]
         existing = self._existing(tile)
         mask = inside if existing is None else inside & existing[None, :]
-        tag, pieces = None, []
-        for number in range(sum(self.pieces)):
-            tags, piece = primitives.peek(words, self._terms(tile, number, window), mask)
-            pieces.append(piece)
-            tag = tags if tag is None else jnp.where(tag == tags, tag, jnp.zeros_like(tag))
+        count = sum(self.pieces)
+        terms = [self._terms(tile, number, window) for number in range(count)]
+        seen = [primitives.peek(words, t, mask) for t in terms]
+        tag, pieces = seen[0][0], [piece for _, piece in seen]
+        for other, _ in seen[1:]:
+            tag = jnp.where(tag == other, tag, jnp.zeros_like(tag))
         if existing is not None:
             # Lanes past the array's edge own no words; they must not keep the window waiting.
             tag = jnp.where(existing[None, :], tag, jnp.full_like(tag, PREFIX))

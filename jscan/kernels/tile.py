@@ -1,15 +1,17 @@
 """Tiles: how a scan of any array is cut for programs, and how a program reaches its elements.
 
-Every operand is seen as (outer, n, inner), the scanned axis in the middle; a size-1 dimension of an operand is
-broadcast and read in place. A tile has up to three dimensions, of which those of size 1 are dropped:
+Every operand is seen as (outer, n, inner), the scanned axis in the middle; a size-1 dimension of an
+operand is broadcast and read in place. A tile has up to three dimensions, of which those of size 1
+are dropped:
 
                  length (positions along the scan)          lanes (inner, contiguous in memory)
         rows  ┌───────────────────────────────┐
       (outer) │ p = 0  1  2  ...              │   × lanes
               └───────────────────────────────┘
 
-Positions count in scan order: position p is element p of the axis, or element n-1-p when the scan is reversed.
-Memory order is kept inside a tile; only the tile's place in memory and the direction of ``tt.scan`` change.
+Positions count in scan order: position p is element p of the axis, or element n-1-p when the scan
+is reversed. Memory order is kept inside a tile; only the tile's place in memory and the direction
+of ``tt.scan`` change.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class View:
 
     @property
     def strides(self) -> tuple[int, int, int]:
+        """From one row, position and lane to the next, in elements."""
         _, n, inner = self.shape
         return (n * inner, inner, 0 if inner == 1 else 1)
 
@@ -56,18 +59,22 @@ class Geometry:
 
     @property
     def tiles(self) -> int:
+        """Tiles along the axis."""
         return -(-self.n // self.length)
 
     @property
     def row_blocks(self) -> int:
+        """Tiles across the rows."""
         return -(-self.outer // self.rows)
 
     @property
     def lane_blocks(self) -> int:
+        """Tiles across the lanes."""
         return -(-self.inner // self.lanes)
 
     @property
     def programs(self) -> int:
+        """All tiles."""
         return self.tiles * self.row_blocks * self.lane_blocks
 
     @property
@@ -79,6 +86,7 @@ class Geometry:
 
     @property
     def axis(self) -> int:
+        """The register tile's scanned dimension."""
         return 1 if self.rows > 1 else 0
 
     @property
@@ -88,9 +96,10 @@ class Geometry:
 
 
 VECTOR = 8
-"""The most elements that a thread takes from memory at once, where operands differ in width. A tile has one register layout, which its widest
-access decides: 16 one-byte elements a thread would spread the same thread's words over 64 bytes. Segmented sum,
-2^27, uint8 flags: 0.97 of copy speed with 8, 0.86 with 16, 0.73 with 4 (H200, 2026-11-20)."""
+"""The most elements that a thread takes from memory at once, where operands differ in width. A tile
+has one register layout, which its widest access decides: 16 one-byte elements a thread would spread
+the same thread's words over 64 bytes. Segmented sum, 2^27, uint8 flags: 0.97 of copy speed with 8,
+0.86 with 16, 0.73 with 4 (H200, 2026-11-20)."""
 
 
 class Tile:
@@ -98,8 +107,8 @@ class Tile:
 
     def __init__(self, geometry: Geometry, program: jax.Array):
         g = self.geometry = geometry
-        # Tiles are numbered slowest, so that a tile's predecessors in its row have lower program numbers and,
-        # where there are many rows, ran long before.
+        # Tiles are numbered slowest, so that a tile's predecessors in its row have lower program
+        # numbers and, where there are many rows, ran long before.
         self.lane_block = lax.rem(program, np.int32(g.lane_blocks))
         rest = lax.div(program, np.int32(g.lane_blocks))
         self.row_block = lax.rem(rest, np.int32(g.row_blocks))
@@ -109,7 +118,7 @@ class Tile:
         return lax.broadcasted_iota(jnp.int32, self.geometry.shape, dimension)
 
     def _first_in_memory(self) -> jax.Array:
-        """The axis index of the tile's first element in memory; negative for a reversed last tile."""
+        """The axis index of the tile's first element in memory; may be negative where reversed."""
         g = self.geometry
         start = self.index * np.int32(g.length)
         return np.int32(g.n - g.length) - start if g.reverse else start
@@ -142,7 +151,7 @@ class Tile:
         return terms
 
     def mask(self, shift: int) -> jax.Array | None:
-        """Which of the tile's elements exist, read ``shift`` positions to the left; None for all."""
+        """Which of the elements ``shift`` positions to the left exist; None for all."""
         g = self.geometry
         checks = []
         if g.n % g.length or shift:
@@ -170,7 +179,7 @@ class Tile:
         return mask
 
     def load(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
-        """The tile of an operand, ``shift`` positions to the left; lanes that do not exist are undefined."""
+        """The tile of an operand, ``shift`` positions to the left; undefined where none exist."""
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
         return primitives.load(ref, terms, mask=self.mask(shift))
 
@@ -194,10 +203,11 @@ class Tile:
         return [(first, stride), *rest]
 
     def first_lane(self) -> jax.Array:
-        """The tile's first lane. The compiler is kept from dividing it, so that each thread takes one lane.
+        """The tile's first lane, opaque to the compiler, so that each thread takes one lane.
 
-        Then the whole scan of a lane is one thread's, without a shuffle: rows (65536, 1024) along the first axis
-        run at 0.89 of copy speed instead of 0.80, (1048576, 64) at 0.78 instead of 0.70 (H200, 2026-11-20).
+        Then the whole scan of a lane is one thread's, without a shuffle: rows (65536, 1024) along
+        the first axis run at 0.89 of copy speed instead of 0.80, (1048576, 64) at 0.78 instead of
+        0.70 (H200, 2026-11-20).
         """
         return primitives.opaque(self.lane_block * np.int32(self.geometry.lanes))
 
@@ -218,7 +228,7 @@ class Tile:
         return [take(v, edge, self.geometry.axis) for v in values]
 
 
-def constant(shape: Sequence[int], scalar: np.generic) -> jax.Array:
+def constant(shape: Sequence[int], scalar: Any) -> jax.Array:
     """A register tile of ``scalar``."""
     if scalar.dtype.kind == "u":
         return jnp.broadcast_to(primitives.unsigned(scalar), shape)
@@ -228,8 +238,8 @@ def constant(shape: Sequence[int], scalar: np.generic) -> jax.Array:
 def take(values: jax.Array, where: jax.Array, axis: int) -> jax.Array:
     """The one element of ``values`` along ``axis`` that ``where`` selects.
 
-    The sum runs over the bits as integers, so that it is exact; all but one of the selects fold away when the
-    place is known at compile time.
+    The sum runs over the bits as integers, so that it is exact; all but one of the selects fold
+    away when the place is known at compile time.
     """
     bits = to_bits(values)
     kept = jnp.where(where, bits, jnp.zeros_like(bits))
@@ -237,7 +247,7 @@ def take(values: jax.Array, where: jax.Array, axis: int) -> jax.Array:
 
 
 def to_bits(values: jax.Array) -> jax.Array:
-    """``values`` as signed integers: floats and unsigned ones bit by bit, narrow ones widened to 32 bits."""
+    """``values`` as signed integers of 32 or 64 bits: floats and unsigned ones bit by bit."""
     dtype = values.dtype
     if dtype == jnp.bool_:
         return values.astype(jnp.int32)
@@ -261,7 +271,8 @@ def from_bits(bits: jax.Array, dtype: Any) -> jax.Array:
 def collapse(shape: Sequence[int], full: Sequence[int], axis: int) -> View | None:
     """How an operand of ``shape`` (a dimension is full or 1) is seen inside (outer, n, inner).
 
-    None when its broadcast dimensions do not collapse to one row period: such an operand must be materialised.
+    None when its broadcast dimensions do not collapse to one row period: such an operand must be
+    materialised.
     """
     inner, inner_full = math.prod(shape[axis + 1 :]), math.prod(full[axis + 1 :])
     if inner not in (1, inner_full):

@@ -1,6 +1,7 @@
 """Tile sizes, warps and windows: a table by device kind, bytes per element and number of leaves.
 
-The figures behind the entries are in benchmarks/NOTES.md. A device kind that has no table of its own takes the H200's.
+The figures behind the entries are in benchmarks/NOTES.md. A device kind that has no table of its
+own takes the H200's.
 """
 
 from __future__ import annotations
@@ -108,8 +109,9 @@ def block(shape: Shape) -> Tuning | None:
     length = next_power_of_2(shape.n)
     if length * shape.width > entries.block_bytes:
         return None
-    if _forced.get() is not None:
-        return dataclasses.replace(_forced.get(), length=length)
+    chosen = _forced.get()
+    if chosen is not None:
+        return dataclasses.replace(chosen, length=length)
     lanes = 1
     if shape.inner > 1:
         lanes = min(next_power_of_2(shape.inner), 64)
@@ -136,7 +138,8 @@ def lookback(shape: Shape) -> Tuning:
         lanes = min(32, next_power_of_2(shape.inner))
         length = entries.lane_elements // lanes * 4 // max(4, next_power_of_2(shape.width))
         length = min(length, 1024) // (2 if shape.segmented or shape.equations > 4 else 1)
-        # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to go.
+        # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way
+        # to go.
         window = {32: 2, 16: 8}.get(lanes, 16)
         return Tuning(length=max(length, 16), lanes=lanes, warps=1, window=window)
     length = entries.lookback.get((shape.width, shape.leaves, shape.segmented), 0)
@@ -150,13 +153,13 @@ def lookback(shape: Shape) -> Tuning:
 
 
 SMALL = 2**17
-"""Up to so many elements, tiles of half the length: there are too few to fill the multiprocessors."""
+"""Up to so many elements, tiles of half the length: full ones are too few to fill the machine."""
 
 HEAVY = 40
-"""Operators of more equations than this take half the tile: a tile's program is unrolled, and would outgrow the
-instruction cache."""
+"""Operators of more equations than this take half the tile: a tile's program is unrolled, and would
+outgrow the instruction cache."""
 
 
 def suits_block(shape: Shape, tile: Tuning) -> bool:
-    """Whether block is the better method for a row that fits: not if its tiles are slivers of the lanes."""
+    """Whether block is better for a row that fits: not if its tiles are slivers of the lanes."""
     return tile.lanes >= min(32, next_power_of_2(shape.inner))
