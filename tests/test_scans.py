@@ -197,7 +197,7 @@ def test_defaults_match_lax(cumulative):
     x = values(cumulative.name, (6, 5), "float32")
     ours, theirs = cumulative.function(x), getattr(jax.lax, cumulative.name)(x)
     assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-    np.testing.assert_allclose(ours, theirs, rtol=6 * 8 * np.finfo("float32").eps)
+    np.testing.assert_allclose(ours, theirs, rtol=float(6 * 8 * np.finfo("float32").eps))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "complex64", "bfloat16"])
