@@ -26,6 +26,7 @@ from jax.extend import core
 
 from jscan.elementwise import structure
 from jscan.kernels import primitives
+from jscan.kernels.operator import trace_scalars
 from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile, take
 
@@ -56,8 +57,7 @@ def _reference(dtype: np.dtype) -> Any:
 
 @functools.cache
 def _scalar(function: Any, dtype: np.dtype) -> core.ClosedJaxpr:
-    scalar = jax.ShapeDtypeStruct((), dtype)
-    return jax.make_jaxpr(lambda x, y: [function(x, y)])(scalar, scalar)
+    return trace_scalars(lambda x, y: [function(x, y)], [dtype] * 2)
 
 
 def _exp(x: jax.Array) -> jax.Array:

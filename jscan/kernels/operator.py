@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend import core
+from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan.kernels import pallas, primitives
 
@@ -43,6 +44,17 @@ def real_identity(identity: Sequence[Any]) -> list[Any]:
     return parts
 
 
+def trace_scalars(function: Callable[..., Any], dtypes: Sequence[np.dtype]) -> core.ClosedJaxpr:
+    """The flat jaxpr of a function of scalars, whatever mesh and promotion rules are in force."""
+    scalars = [jax.ShapeDtypeStruct((), d) for d in dtypes]
+    with use_abstract_mesh(AbstractMesh((), ())), jax.numpy_dtype_promotion("standard"):
+        traced = jax.make_jaxpr(function)(*scalars)
+        while any(_inner_jaxpr(equation) for equation in traced.jaxpr.eqns):
+            inlined = functools.partial(_evaluate, traced.jaxpr, traced.consts)
+            traced = jax.make_jaxpr(lambda *x, inlined=inlined: inlined(x))(*scalars)
+    return traced
+
+
 @functools.lru_cache(maxsize=1024)
 def prepare(combine: Any) -> core.ClosedJaxpr:
     """``combine``'s scalar jaxpr over real leaves. Raises `Inexpressible`."""
@@ -54,11 +66,7 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
         outputs = _evaluate(source.jaxpr, source.consts, _pack(scalars, source.in_avals))
         return _unpack(outputs[:count])
 
-    def trace(dtypes: list[np.dtype]) -> core.ClosedJaxpr:
-        with jax.numpy_dtype_promotion("standard"):
-            return jax.make_jaxpr(operator)(*[jax.ShapeDtypeStruct((), d) for d in dtypes * 2])
-
-    prepared = trace(dtypes)
+    prepared = trace_scalars(operator, dtypes * 2)
     if (
         commuting_identity(prepared) is not None
         and dtypes[0].kind in "iu"
@@ -66,7 +74,8 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
     ):
         # The low bits of a 32-bit result are the narrow one, and the hardware has no narrow
         # registers.
-        prepared = trace([np.dtype(np.int32 if dtypes[0].kind == "i" else np.uint32)])
+        wide = np.dtype(np.int32 if dtypes[0].kind == "i" else np.uint32)
+        prepared = trace_scalars(operator, [wide] * 2)
     if prepared.consts:
         raise Inexpressible("the operator holds constants that are not scalars")
     reason = pallas.why_inexpressible(prepared)
@@ -115,8 +124,8 @@ def flag_value(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
         values = [lax.select(fy != FLAG.type(0), b, c) for b, c in zip(y, combined, strict=True)]
         return fx | fy, *values
 
-    scalars = [jax.ShapeDtypeStruct((), d) for d in [FLAG, *(a.dtype for a in operator.out_avals)]]
-    return jax.make_jaxpr(segmented)(*scalars * 2)
+    dtypes = [FLAG, *(np.dtype(a.dtype) for a in operator.out_avals)]
+    return trace_scalars(segmented, dtypes * 2)
 
 
 # --- rewriting ----------------------------------------------------------------------------------
