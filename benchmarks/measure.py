@@ -1,0 +1,318 @@
+"""Compiles cases, checks their answers and times them by the GPU's own clock."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import importlib
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks import machine
+from benchmarks.core import Case
+from benchmarks.operations import Operation
+
+Kernels = list[tuple[str, float]]
+"""The kernels of one call: name and milliseconds."""
+
+LONGEST_PEER = 0.5  # seconds of one call, beyond which a peer is left out
+HURRY = 45.0  # seconds of measuring, after which a case gets one round
+COPY_EVERY = 8  # cases between two measurements of the copy
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A function and the shapes it is compiled for; equal ones are compiled once."""
+
+    fn: Operation
+    operands: tuple[Any, ...]
+    x64: bool = False
+
+    def compile(self) -> jax.stages.Compiled:
+        """The program for the default backend."""
+        with jax.enable_x64(self.x64):
+            return jax.jit(self.fn).lower(*self.operands).compile()
+
+    def lower_for_cuda(self) -> jax.stages.Lowered:
+        """The program for a CUDA GPU that need not exist."""
+        with jax.enable_x64(self.x64):
+            return machine.lower_for_cuda(self.fn, self.operands)
+
+
+Executables = Mapping[Program, jax.stages.Compiled | Exception]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The programs of one case."""
+
+    build: Program
+    run: Program
+    check: Program
+    peers: Mapping[str, Program]
+
+    def programs(self) -> list[Program]:
+        """All of them."""
+        return [self.build, self.run, self.check, *self.peers.values()]
+
+
+def plan(case: Case) -> Plan:
+    """Traces a case for its shapes; nothing is computed."""
+    x64 = case.inputs.x64
+    scalars = tuple(jax.ShapeDtypeStruct((), jnp.float32) for _ in case.inputs.args)
+    with jax.enable_x64(x64):
+        operands = _shapes(jax.eval_shape(case.inputs.build, *scalars))
+        result = _shapes(jax.eval_shape(case.run, *operands))
+    return Plan(
+        Program(case.inputs.build, scalars, x64),
+        Program(case.run, operands, x64),
+        Program(case.check.error, (result, *operands), case.check.x64),
+        {name: Program(peer, operands, x64) for name, peer in case.peers.items()},
+    )
+
+
+def programs_of(cases: Iterable[Case]) -> list[Program]:
+    """The programs of all cases that can be traced; `run_all` reports the others."""
+    programs = []
+    for case in cases:
+        with contextlib.suppress(Exception):
+            programs += plan(case).programs()
+    return programs
+
+
+def _shapes(tree: Any) -> Any:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
+
+
+def add_one(x: jax.Array) -> jax.Array:
+    """The copy: every word is read once and written once."""
+    return x + 1
+
+
+def copy_program(words: int) -> Program:
+    """The copy of so many 32-bit words."""
+    return Program(add_one, (jax.ShapeDtypeStruct((words,), jnp.int32),))
+
+
+def compile_all(programs: Iterable[Program], advance: Callable[[], None]) -> Executables:
+    """Compiles every distinct program on as many threads as there are processors, at most 16."""
+
+    def compiled(program: Program) -> jax.stages.Compiled | Exception:
+        try:
+            return program.compile()
+        except Exception as error:  # reported with the case, whatever it is
+            return error
+        finally:
+            advance()
+
+    distinct = list(dict.fromkeys(programs))
+    with concurrent.futures.ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
+        return dict(zip(distinct, pool.map(compiled, distinct), strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """GPU time of several calls, in microseconds, and each kernel's median."""
+
+    calls: tuple[float, ...]
+    kernels: tuple[tuple[str, float], ...]
+
+    @property
+    def median(self) -> float:
+        """The median call."""
+        return statistics.median(self.calls)
+
+    def as_json(self) -> dict[str, Any]:
+        """Numbers for a file."""
+        return {
+            "median_us": round(self.median, 3),
+            "min_us": round(min(self.calls), 3),
+            "max_us": round(max(self.calls), 3),
+            "repeats": len(self.calls),
+            "kernels": [{"name": name, "median_us": round(us, 3)} for name, us in self.kernels],
+        }
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of one case. ``times`` is None where it was not timed."""
+
+    case: Case
+    error: float | None = None
+    times: Times | None = None
+    failure: str | None = None
+    peers: dict[str, Times | str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it ran and its answer is within the bound; NaN is not."""
+        return (
+            self.failure is None and self.error is not None and self.error <= self.case.check.bound
+        )
+
+
+def gpu_time(compiled: Any, operands: Sequence[jax.Array], iterations: int) -> list[Kernels]:
+    """The kernels of each of several calls, from CUPTI."""
+    # Imported here because it needs a CUDA build of jaxlib.
+    profiler: Any = importlib.import_module("jax.experimental.mosaic.gpu.profiler")
+    measured = profiler.measure(compiled, aggregate=False, iterations=iterations)
+    try:
+        _, timings = measured(*operands)
+    except RuntimeError:  # records of two calls that do not match; a second try is clean
+        _, timings = measured(*operands)
+    if timings is None:
+        raise RuntimeError("CUPTI saw no kernel")
+    return [timings] if iterations == 1 else timings
+
+
+class Stopwatch:
+    """Times programs while the GPU's clocks are up, and the copy now and then."""
+
+    def __init__(self, copy: jax.stages.Compiled, words: int) -> None:
+        self.words = words
+        self._copy = copy
+        self._operand = jnp.arange(words, dtype=jnp.int32)
+        self._copies: list[Kernels] = []
+
+    def time(
+        self, compiled: Any, operands: Sequence[jax.Array], rounds: int, iterations: int
+    ) -> Times:
+        """So many rounds of so many calls, some copies before each round."""
+        return _times(self._sample(compiled, operands, rounds, iterations))
+
+    def time_copy(self, rounds: int, iterations: int) -> None:
+        """Adds to the samples of the copy."""
+        self._copies += self._sample(self._copy, (self._operand,), rounds, iterations)
+
+    @property
+    def copies(self) -> Times:
+        """All copies timed so far."""
+        return _times(self._copies)
+
+    @property
+    def bandwidth(self) -> float:
+        """Of the median copy, in bytes a microsecond."""
+        return 8 * self.words / self.copies.median
+
+    def _sample(
+        self, compiled: Any, operands: Sequence[jax.Array], rounds: int, iterations: int
+    ) -> list[Kernels]:
+        samples: list[Kernels] = []
+        for _ in range(rounds):
+            for _ in range(10):  # an idle GPU lowers its clocks
+                self._copy(self._operand)
+            samples += gpu_time(compiled, operands, iterations)
+        return samples
+
+
+def _times(samples: Sequence[Kernels]) -> Times:
+    calls = tuple(1e3 * sum(ms for _, ms in kernels) for kernels in samples)
+    alike = [kernels for kernels in samples if len(kernels) == len(samples[0])]
+    kernels = tuple(
+        (same[0][0], 1e3 * statistics.median(ms for _, ms in same))
+        for same in zip(*alike, strict=True)
+    )
+    return Times(calls, kernels)
+
+
+def run_all(
+    cases: Sequence[Case],
+    executables: Executables,
+    stopwatch: Stopwatch | None,
+    rounds: int,
+    iterations: int,
+    advance: Callable[[Outcome], None],
+) -> list[Outcome]:
+    """Runs cases in order, holding the operands of one at a time; no stopwatch, no times."""
+    outcomes = []
+    operands: tuple[jax.Array, ...] = ()
+    held = None
+    start = time.monotonic()
+    for number, case in enumerate(cases):
+        outcome = Outcome(case)
+        try:
+            programs = plan(case)
+            if case.inputs != held:
+                operands, held = (), None
+                operands = built(programs.build, case, executables)
+                held = case.inputs
+            outcome.error = _checked(programs, operands, executables)
+            if stopwatch is not None:
+                rounds = rounds if time.monotonic() - start < HURRY else 1
+                if number % COPY_EVERY == 0:
+                    stopwatch.time_copy(rounds, iterations)
+                _timed(outcome, programs, operands, executables, stopwatch, rounds, iterations)
+        except Exception as error:  # the other cases are worth having
+            outcome.failure = f"{type(error).__name__}: {error}"[:500]
+        advance(outcome)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def built(program: Program, case: Case, executables: Executables) -> tuple[jax.Array, ...]:
+    """The operands of a case, on the device."""
+    with jax.enable_x64(program.x64):
+        scalars = [jnp.float32(x) for x in case.inputs.args]
+        operands: tuple[jax.Array, ...] = _found(executables, program)(*scalars)
+        return jax.block_until_ready(operands)
+
+
+def _checked(programs: Plan, operands: Sequence[jax.Array], executables: Executables) -> float:
+    with jax.enable_x64(programs.run.x64):
+        result = _found(executables, programs.run)(*operands)
+    with jax.enable_x64(programs.check.x64):
+        return float(_found(executables, programs.check)(result, *operands))
+
+
+def _timed(
+    outcome: Outcome,
+    programs: Plan,
+    operands: Sequence[jax.Array],
+    executables: Executables,
+    stopwatch: Stopwatch,
+    rounds: int,
+    iterations: int,
+) -> None:
+    few = 5 if outcome.case.unit == "us" else 1  # short calls scatter more and cost nothing
+    with jax.enable_x64(programs.run.x64):
+        run = _found(executables, programs.run)
+        outcome.times = stopwatch.time(run, operands, rounds, few * iterations)
+        for name, program in programs.peers.items():
+            outcome.peers[name] = _timed_peer(
+                executables[program], operands, stopwatch, few * iterations // 2 or 1
+            )
+
+
+def _timed_peer(
+    peer: jax.stages.Compiled | Exception,
+    operands: Sequence[jax.Array],
+    stopwatch: Stopwatch,
+    iterations: int,
+) -> Times | str:
+    """The peer's times, or why there are none."""
+    if isinstance(peer, Exception):
+        return f"{type(peer).__name__}: {peer}"[:200]
+    try:
+        jax.block_until_ready(peer(*operands))
+        start = time.monotonic()
+        jax.block_until_ready(peer(*operands))
+        seconds = time.monotonic() - start
+        if seconds > LONGEST_PEER:
+            return f"left out: a call takes {seconds:.1f} s"
+        return stopwatch.time(peer, operands, 1, iterations)
+    except Exception as error:  # a peer's failure is not the case's
+        return f"{type(error).__name__}: {error}"[:200]
+
+
+def _found(executables: Executables, program: Program) -> jax.stages.Compiled:
+    executable = executables[program]
+    if isinstance(executable, Exception):
+        raise executable
+    return executable

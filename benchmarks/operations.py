@@ -1,0 +1,151 @@
+"""The operations that are measured: calls of jscan, and the same in jax.lax.
+
+Each is a plain function of arrays, so that it can be jitted, lowered and compared under one name.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+import jscan
+
+Operation = Callable[..., Any]
+
+
+@functools.cache
+def cumsum(axis: int = 0, reverse: bool = False, exclusive: bool = False) -> Operation:
+    """A cumulative sum along one axis, in one direction."""
+    return lambda x: jscan.cumsum(x, axis, reverse, exclusive=exclusive)
+
+
+def cummax(x: jax.Array) -> jax.Array:
+    """Cumulative maximum."""
+    return jscan.cummax(x)
+
+
+def cumlogsumexp(x: jax.Array) -> jax.Array:
+    """Cumulative log-sum-exp."""
+    return jscan.cumlogsumexp(x)
+
+
+def cumxor(x: jax.Array) -> jax.Array:
+    """Cumulative exclusive or."""
+    result: jax.Array = jscan.associative_scan(jscan.operators.bitwise_xor, x)
+    return result
+
+
+def segmented_sum(x: jax.Array, heads: jax.Array) -> jax.Array:
+    """Cumulative sum that starts anew at every head."""
+    return jscan.cumsum(x, segments=heads)
+
+
+def rows_with_heads(x: jax.Array, heads: jax.Array) -> jax.Array:
+    """Segmented sum of every row, each with its own heads."""
+    return jax.vmap(segmented_sum)(x, heads)
+
+
+def rows_with_shared_heads(x: jax.Array, heads: jax.Array) -> jax.Array:
+    """Segmented sum of every row, all with the same heads."""
+    return jax.vmap(segmented_sum, in_axes=(0, None))(x, heads)
+
+
+def recurrence(a: jax.Array, b: jax.Array) -> jax.Array:
+    """h[t] = a[t] h[t-1] + b[t]: the affine operator, of whose two results one is used."""
+    result: jax.Array = jscan.associative_scan(jscan.operators.affine, (a, b))[1]
+    return result
+
+
+def join_moments(a: tuple[Any, Any, Any], b: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """Welford's operator on (count, mean, sum of squared deviations), for NumPy and JAX."""
+    (count_a, mean_a, squares_a), (count_b, mean_b, squares_b) = a, b
+    count = count_a + count_b
+    difference = mean_b - mean_a
+    share = count_b / count
+    return (
+        count,
+        mean_a + difference * share,
+        squares_a + squares_b + difference * difference * count_a * share,
+    )
+
+
+def running_moments(*leaves: jax.Array) -> tuple[jax.Array, ...]:
+    """Count, mean and sum of squared deviations of everything up to each element."""
+    result: tuple[jax.Array, ...] = jscan.associative_scan(join_moments, leaves)
+    return result
+
+
+@functools.cache
+def lax_cumsum(axis: int = 0, reverse: bool = False) -> Operation:
+    """lax.cumsum; half precision is accumulated in float32, as jscan does."""
+
+    def run(x: jax.Array) -> jax.Array:
+        if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4:
+            return lax.cumsum(x.astype(jnp.float32), axis, reverse).astype(x.dtype)
+        return lax.cumsum(x, axis, reverse)
+
+    return run
+
+
+def lax_cummax(x: jax.Array) -> jax.Array:
+    """lax.cummax."""
+    return lax.cummax(x)
+
+
+def lax_cumlogsumexp(x: jax.Array) -> jax.Array:
+    """lax.cumlogsumexp."""
+    return lax.cumlogsumexp(x)
+
+
+@functools.cache
+def lax_scan(operator: Callable[[Any, Any], Any], reverse: bool = False) -> Operation:
+    """lax.associative_scan with an operator on one leaf."""
+    return lambda x: lax.associative_scan(operator, x, reverse)
+
+
+def lax_scan_logaddexp(x: jax.Array) -> jax.Array:
+    """lax.associative_scan with logaddexp."""
+    result: jax.Array = lax.associative_scan(jnp.logaddexp, x)
+    return result
+
+
+def _join_flagged(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
+    (head_a, x), (head_b, y) = a, b
+    return head_a | head_b, jnp.where(head_b, y, x + y)
+
+
+def lax_segmented_sum(x: jax.Array, heads: jax.Array) -> jax.Array:
+    """lax.associative_scan with the flag-value operator."""
+    result: jax.Array = lax.associative_scan(_join_flagged, (heads != 0, x))[1]
+    return result
+
+
+def lax_rows_with_heads(x: jax.Array, heads: jax.Array) -> jax.Array:
+    """lax.associative_scan with the flag-value operator along every row."""
+    return jax.vmap(lax_segmented_sum)(x, heads)
+
+
+def lax_rows_with_shared_heads(x: jax.Array, heads: jax.Array) -> jax.Array:
+    """lax.associative_scan with the flag-value operator along every row, heads shared."""
+    return jax.vmap(lax_segmented_sum, in_axes=(0, None))(x, heads)
+
+
+def _join_affine(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
+    return b[0] * a[0], b[0] * a[1] + b[1]
+
+
+def lax_recurrence(a: jax.Array, b: jax.Array) -> jax.Array:
+    """lax.associative_scan with the affine operator."""
+    result: jax.Array = lax.associative_scan(_join_affine, (a, b))[1]
+    return result
+
+
+def lax_running_moments(*leaves: jax.Array) -> tuple[jax.Array, ...]:
+    """lax.associative_scan with Welford's operator."""
+    result: tuple[jax.Array, ...] = lax.associative_scan(join_moments, leaves)
+    return result
