@@ -19,6 +19,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
+from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan import fallback
 from jscan.combine import Combine
@@ -161,18 +162,32 @@ def scan_in_kernels(
     return scan_in_plain_jax(*operands, segmented=segmented, **params)
 
 
-def scan_anywhere(
-    *operands: jax.Array, method: str, interpret: bool, **params: Any
-) -> list[jax.Array]:
-    """The scan where there is no kernel, or with its kernel interpreted."""
-    if interpret:
-        return scan_in_kernels(*operands, method=method, interpret=True, **params)
+def scan_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
+    """The scan where there is no kernel."""
     if method not in ("auto", "xla"):
         raise ValueError(
             f"jscan: method={method!r} needs a CUDA GPU, and this scan is being compiled for "
             "another platform; use method='auto' or method='xla' there"
         )
     return scan_in_plain_jax(*operands, **params)
+
+
+def lower_to_kernels(ctx: Any, *operands: Any, **params: Any) -> Any:
+    """Lower to a kernel, which knows nothing of meshes: it runs on what one device holds."""
+    current = jax.sharding.get_abstract_mesh()
+    with use_abstract_mesh(AbstractMesh((), (), abstract_device=current.abstract_device)):
+        local = ctx.replace(
+            avals_in=[jax.core.ShapedArray(a.shape, a.dtype) for a in ctx.avals_in],
+            avals_out=[jax.core.ShapedArray(a.shape, a.dtype) for a in ctx.avals_out],
+        )
+        return mlir.lower_fun(scan_in_kernels, multiple_results=True)(local, *operands, **params)
+
+
+def lower_anywhere(ctx: Any, *operands: Any, **params: Any) -> Any:
+    """Lower to plain JAX, or to an interpreted kernel."""
+    if params["interpret"]:
+        return lower_to_kernels(ctx, *operands, **params)
+    return mlir.lower_fun(scan_anywhere, multiple_results=True)(ctx, *operands, **params)
 
 
 def scan_batching(
@@ -250,10 +265,8 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
 
 scan_p.def_impl(scan_impl)
 scan_p.def_abstract_eval(scan_abstract_eval)
-mlir.register_lowering(scan_p, mlir.lower_fun(scan_anywhere, multiple_results=True))
-mlir.register_lowering(
-    scan_p, mlir.lower_fun(scan_in_kernels, multiple_results=True), platform="cuda"
-)
+mlir.register_lowering(scan_p, lower_anywhere)
+mlir.register_lowering(scan_p, lower_to_kernels, platform="cuda")
 batching.primitive_batchers[scan_p] = scan_batching
 ad.primitive_jvps[scan_p] = scan_jvp
 pe.dce_rules[scan_p] = scan_dce

@@ -10,7 +10,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jscan
-from jscan import operators
+from jscan import operators, primitive
 from tests import reference
 from tests.cases import FORMS, form_name, head_flags, values
 
@@ -142,3 +142,27 @@ def test_a_scan_along_the_sharded_axis_is_right():
     x = values("cumsum", (64,), "int32")
     placed = jax.device_put(x, NamedSharding(mesh, P("rows")))
     np.testing.assert_array_equal(jax.jit(jscan.cumsum)(placed), np.cumsum(x, dtype=np.int32))
+
+
+@pytest.mark.parametrize("method", ["block", "lookback"])
+def test_kernels_under_meshes_one_after_another(method):
+    """What is cached of an operator must not remember the mesh that it was first traced under."""
+    x = np.arange(8 * 300, dtype=np.float32).reshape(8, 300) % 7
+    expected = np.cumsum(x, axis=1)
+
+    def scan(v):
+        return jscan.cumsum(v, axis=1, method=method)
+
+    with primitive.interpreted():
+        for kind in (AxisType.Auto, AxisType.Explicit):
+            mesh = mesh_of(4, kind)
+            rows = P("rows", None)
+            sharded = jax.device_put(x, NamedSharding(mesh, rows))
+            mapped = jax.jit(jax.shard_map(scan, mesh=mesh, in_specs=rows, out_specs=rows))
+            np.testing.assert_array_equal(mapped(sharded), expected)
+            with jax.set_mesh(mesh):
+                y = jax.jit(scan)(sharded)
+            np.testing.assert_array_equal(y, expected)
+            if kind == AxisType.Explicit:
+                assert jax.typeof(y).sharding.spec == rows
+        np.testing.assert_array_equal(scan(x), expected)

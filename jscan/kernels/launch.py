@@ -137,7 +137,9 @@ def _launch(
     g = one.geometry
     size = g.outer * g.n * g.inner
     kept = [d for d, used in zip(one.storage, one.used, strict=True) if used]
-    shapes = [_like(inputs[0], (size,), d) for d in kept]
+    # Pallas wants it said, even of arrays that no mesh axis varies over.
+    local = jax.typeof(inputs[0]).mat
+    shapes = [jax.ShapeDtypeStruct((size,), d, manual_axis_type=local) for d in kept]
     state = lookback.tile_state(one) if g.tiles > 1 else None
     aliases = {}
     if state is None:
@@ -145,8 +147,8 @@ def _launch(
     else:
         body = functools.partial(lookback.kernel, one, tuned.window)
         words = (state.words, 2)
-        inputs = [*inputs, _zeros(inputs[0], words)]
-        shapes = [*shapes, _like(inputs[0], words, jnp.int32)]
+        inputs = [*inputs, jnp.zeros(words, jnp.int32)]
+        shapes = [*shapes, jax.ShapeDtypeStruct(words, jnp.int32, manual_axis_type=local)]
         aliases = {len(inputs) - 1: len(shapes) - 1}
     count = len(inputs) - len(aliases)
 
@@ -163,16 +165,6 @@ def _launch(
         name="jscan_block" if state is None else "jscan_lookback",
     )(*inputs)
     return list(outputs[: len(kept)])
-
-
-def _like(operand: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-    """An output's type; inside ``shard_map`` it varies over the mesh axes that ``operand`` does."""
-    return jax.ShapeDtypeStruct(shape, dtype, manual_axis_type=jax.typeof(operand).mat)
-
-
-def _zeros(operand: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    zeros, varying = jnp.zeros(shape, jnp.int32), jax.typeof(operand).mat.varying
-    return lax.pcast(zeros, tuple(sorted(varying)), to="varying") if varying else zeros
 
 
 def _trivial(
