@@ -1,0 +1,143 @@
+"""The examples, run as a user would run them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import jax
+import numpy as np
+import pytest
+
+from tests.test_lowering import cuda_program
+
+ROOT = Path(__file__).parents[1]
+RAGGED_BATCH = ROOT / "examples" / "ragged_batch.py"
+TEXT = """One two three,
+four-score.
+
+It's\t_five_.
+\f * \f
+
+Café 12.
+
+
+b
+"""
+EXPECTED = """\
+  One                           3        0       3    3.000
+  two                           3        1       3    4.500
+  three                         5        2       5    7.250
+  four-score                   10        3      10   13.625
+  ---------------------------------------------------------
+  It's                          4        0       4    4.000
+  _five_                        6        1       6    8.000
+"""
+
+
+def run(script: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Runs a script with this Python and this checkout."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, str(script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture
+def text_file(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def ragged_batch(monkeypatch) -> ModuleType:
+    """The example as a module, to look inside."""
+    spec = importlib.util.spec_from_file_location("ragged_batch", RAGGED_BATCH)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "ragged_batch", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_ragged_batch_on_its_own_texts():
+    result = run(RAGGED_BATCH)
+    assert result.returncode == 0, result.stderr
+    assert "check: every number agrees" in result.stdout
+    # Where there is a GPU each of the three scans is one kernel.
+    ran = "3 GPU kernels" if jax.default_backend() == "gpu" else "fallback in plain JAX"
+    assert re.search(rf"^ran: {ran}.* on {jax.default_backend()} \(.*jax \d", result.stdout, re.M)
+
+
+def test_ragged_batch_on_a_text_of_ones_own(text_file):
+    result = run(RAGGED_BATCH, text_file)
+    assert result.returncode == 0, result.stderr
+    assert EXPECTED in result.stdout
+    rows = [line.split() for line in result.stdout.splitlines() if line.startswith("text.txt:")]
+    # The second document has no words. The first line names the document of the table above it.
+    assert rows[1:] == [
+        ["text.txt:1", "2", "6", "4", "four-score", "(10)"],
+        ["text.txt:3", "2", "3", "2", "Café", "(4)"],
+    ]
+
+
+def test_ragged_batch_without_form_feeds_is_one_document(ragged_batch, tmp_path):
+    file = tmp_path / "notes"
+    file.write_bytes("\ufeffa b\r\n\r\nc".encode())
+    (document,) = ragged_batch.documents_of_file(file)
+    assert document.name == "notes"
+    assert document.paragraphs == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read .*text.txt: No such file"),
+        (b"", "text.txt has no words in it"),
+        (b" \n\n\f*\n", "text.txt has no words in it"),
+        (b"abc\xff", "text.txt is not UTF-8 text: invalid start byte at byte 3"),
+    ],
+    ids=["missing", "empty", "no words", "not text"],
+)
+def test_ragged_batch_says_what_is_wrong_with_a_file(tmp_path, content, message):
+    file = tmp_path / "text.txt"
+    if content is not None:
+        file.write_bytes(content)
+    result = run(RAGGED_BATCH, file)
+    assert result.returncode == 2
+    assert re.search(message, result.stderr)
+    assert "Traceback" not in result.stderr
+
+
+def test_ragged_batch_fails_where_a_number_is_wrong(ragged_batch, text_file, monkeypatch, capsys):
+    right = ragged_batch.annotate
+
+    def wrong(lengths, words_in_paragraph):
+        results = right(lengths, words_in_paragraph)
+        return {**results, "longest": results["longest"].at[5].add(1)}
+
+    monkeypatch.setattr(ragged_batch, "annotate", wrong)
+    assert ragged_batch.main([str(text_file)]) == 1
+    output = capsys.readouterr()
+    assert "check: FAILED" in output.out
+    assert "text.txt:1, word 5: longest is 7, not 6" in output.err
+
+
+def test_ragged_batch_knows_kernels_when_it_sees_them(ragged_batch):
+    program = cuda_program(
+        jax.vmap(ragged_batch.annotate), np.ones((4, 5000), np.int32), np.ones((4, 9), np.int32)
+    )
+    assert ragged_batch.what_ran(program).startswith("3 GPU kernels (Pallas on Triton) on ")
