@@ -125,7 +125,7 @@ def test_jvp_of_grad_and_vmap_of_grad():
 
     batch = np.stack([x, x + 1, -x])
     expected = np.stack([np.sum(jacobian(theirs, row), (0, 1)) for row in batch])
-    np.testing.assert_array_equal(jax.vmap(jax.grad(loss))(batch), expected)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(jax.grad(loss)))(batch), expected)
     total = jax.grad(lambda batch: jnp.sum(jax.vmap(loss)(batch)))(batch)
     np.testing.assert_array_equal(total, expected)
     _, tangent = jax.jvp(jax.grad(loss), (x,), (np.ones_like(x),))
@@ -155,7 +155,7 @@ def test_maximum_passes_the_gradient_to_what_it_selects(form):
         y = jscan.cummax(x, segments=flags, **options)
         return jnp.sum(jnp.where(jnp.isfinite(y), weights * y, 0))
 
-    np.testing.assert_array_equal(jax.grad(loss)(x), expected)
+    np.testing.assert_array_equal(jax.jit(jax.grad(loss))(x), expected)
 
 
 @pytest.mark.parametrize("name", ["cummax", "cummin"])
@@ -172,7 +172,7 @@ def test_ties_follow_lax(name, reverse):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_cumlogsumexp_is_a_softmax(reverse):
     x = np.random.default_rng(0).normal(size=9)
-    actual = jax.jacrev(partial(jscan.cumlogsumexp, reverse=reverse))(x)
+    actual = jax.jit(jax.jacrev(partial(jscan.cumlogsumexp, reverse=reverse)))(x)
     included = np.tril(np.ones((9, 9))) if not reverse else np.triu(np.ones((9, 9)))
     expected = included * np.exp(x)
     expected /= expected.sum(1, keepdims=True)
@@ -187,14 +187,14 @@ def test_cumprod_with_zeros(zeros, reverse):
     x[list(zeros)] = 0.0
     run = partial(jscan.cumprod, reverse=reverse)
     expected = jacobian(partial(reference.scan, np.multiply, reverse=reverse), x)
-    np.testing.assert_array_equal(jax.jacrev(run)(x), expected)
-    np.testing.assert_array_equal(jax.jacfwd(run)(x), expected)
+    np.testing.assert_array_equal(jax.jit(jax.jacrev(run))(x), expected)
+    np.testing.assert_array_equal(jax.jit(jax.jacfwd(run))(x), expected)
 
 
 def test_cumprod_with_aligned_zeros():
     x = np.array([[2.0, 0.0, 3.0], [4.0, 0.0, 5.0], [6.0, 0.0, 7.0]])
     expected = jacobian(partial(reference.scan, np.multiply), x)
-    np.testing.assert_array_equal(jax.jacrev(jscan.cumprod)(x), expected)
+    np.testing.assert_array_equal(jax.jit(jax.jacrev(jscan.cumprod))(x), expected)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
@@ -239,13 +239,13 @@ def test_derivatives_of_an_operator_that_falls_back():
     flags = np.array([0, 0, 1, 0, 0])
     run = partial(jscan.associative_scan, jnp.matmul, segments=flags)
     expected = jacobian(partial(reference.scan, np.matmul, flags=flags), elems)
-    np.testing.assert_array_equal(jax.jacrev(run)(elems), expected)
-    np.testing.assert_array_equal(jax.jacfwd(run)(elems), expected)
+    np.testing.assert_array_equal(jax.jit(jax.jacrev(run))(elems), expected)
+    np.testing.assert_array_equal(jax.jit(jax.jacfwd(run))(elems), expected)
 
 
 def test_checkpoint_and_linearize():
     ours, theirs, x = problem("affine", (True, False, False))
-    np.testing.assert_array_equal(jax.jacrev(jax.checkpoint(ours))(x), jacobian(theirs, x))
+    np.testing.assert_array_equal(jax.jit(jax.jacrev(jax.checkpoint(ours)))(x), jacobian(theirs, x))
     _, linear = jax.linearize(ours, x)
     np.testing.assert_array_equal(linear(np.ones_like(x)), np.sum(jacobian(theirs, x), (2, 3)))
 
@@ -253,7 +253,7 @@ def test_checkpoint_and_linearize():
 def test_gradient_along_each_axis():
     x = np.random.default_rng(2).integers(-3, 4, (2, 3, 2)).astype(float)
     for axis in range(3):
-        actual = jax.jacrev(partial(jscan.cumprod, axis=axis))(x)
+        actual = jax.jit(jax.jacrev(partial(jscan.cumprod, axis=axis)))(x)
         expected = jacobian(partial(reference.scan, np.multiply, axis=axis), x)
         np.testing.assert_array_equal(actual, expected)
 
@@ -261,6 +261,6 @@ def test_gradient_along_each_axis():
 def test_head_flags_stop_the_gradient():
     x = np.ones(50)
     flags = head_flags((50,))
-    gradient = jax.grad(lambda x: jscan.cumsum(x, segments=flags)[-1])(x)
+    gradient = jax.jit(jax.grad(lambda x: jscan.cumsum(x, segments=flags)[-1]))(x)
     last = np.flatnonzero(flags).max()
     np.testing.assert_array_equal(gradient, np.arange(50) >= last)
