@@ -68,6 +68,8 @@ class ScannedTile:
 
     def _first_step(self) -> None:
         self._leaves = self._scan.tile_scan(self._leaves)
+        if not self._scan.segmented:
+            self._leaves = settled(self._leaves)
         self.aggregate = self._tile.last(self._leaves)
         if self._scan.segmented:
             flag, *self.aggregate = self.aggregate
@@ -101,7 +103,18 @@ class ReducedTile(ScannedTile):
 
     def scan(self) -> None:
         """Scans the tile."""
-        self._leaves = self._scan.tile_scan(self._leaves)
+        self._leaves = settled(self._scan.tile_scan(self._leaves))
+
+
+def settled(leaves: Sequence[jax.Array]) -> list[jax.Array]:
+    """The scanned tile, now, where the compiler would put its last additions off.
+
+    Waiting for the prefix, they take a quarter more registers, hence programs off the
+    multiprocessors. Pinned: sum 0.954 to 0.966, bfloat16 0.79 to 0.87, affine 0.80 to 0.84,
+    exclusive 0.92 to 0.956 of copy speed. But segmented 0.97 to 0.91, so segmented tiles are left
+    alone (H200, 2026-11-20).
+    """
+    return [primitives.settle(x) for x in leaves]
 
 
 def behind(

@@ -121,7 +121,8 @@ class LinearTile:
         """E, the inclusive sum of the tile's terms."""
         g = self._scan.geometry
         add = _scalar(lax.add, self.dtype)
-        [self.sums] = primitives.tile_scan(add, [self.terms], g.axis, reverse=g.reverse)
+        [sums] = primitives.tile_scan(add, [self.terms], g.axis, reverse=g.reverse)
+        self.sums = primitives.settle(sums)
 
     def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None:
         """Writes the tile; without a prefix, as the only tile of its row."""

@@ -88,6 +88,18 @@ def _pause(ctx: Any, after: Any, *, nanoseconds: int) -> Any:
     return _assembly(f"nanosleep.u32 {nanoseconds}; mov.u32 $0, $1;", "r", False, ctx, after)
 
 
+def _settle(ctx: Any, values: Any) -> Any:
+    """A move that the compiler may not drop, nor carry past another of its kind or a shuffle."""
+    aval = ctx.avals_in[0]
+    size = aval.dtype.itemsize
+    if aval.dtype.kind not in "fiu" or size < 4:
+        return values
+    kind, name = {("f", 4): ("f", "f32"), ("f", 8): ("d", "f64")}.get(
+        (aval.dtype.kind, size), ("r" if size == 4 else "l", f"b{8 * size}")
+    )
+    return _assembly(f"mov.{name} $0, $1;", kind, False, ctx, values)
+
+
 def _unsigned(ctx: Any, scalar: Any, *, dtype: Any) -> Any:
     del dtype
     return triton._ensure_ir_value(scalar, ctx.avals_in[0])
@@ -300,6 +312,7 @@ _register_pure(p.nan_min_p, _same, lax.min, functools.partial(_binary, arith.min
 _register_pure(p.fast_exp2_p, _same, lax.exp2, _instruction("ex2.approx.ftz.f32", "f"))
 _register_pure(p.fast_log2_p, _same, jnp.log2, _instruction("lg2.approx.ftz.f32", "f"))
 _register_pure(p.opaque_p, _same, _same, _instruction("mov.b32", "r"))
+_register_pure(p.settle_p, _same, _same, _settle)
 _register_pure(p.pause_p, _same, _same, _pause)
 _register_pure(
     p.unsigned_p,

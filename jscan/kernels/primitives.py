@@ -7,7 +7,7 @@
     pause              lets a waiting warp sleep
     nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
     fast_exp2, ...     the hardware's instructions
-    unsigned, opaque   constants and scalars as the compiler should see them
+    unsigned, opaque, settle  constants and scalars as the compiler should see them
 
 Each is called like a function here, and has its meaning as plain JAX here too: that is what the
 interpreter runs on a machine without a GPU. `jscan.kernels.pallas` gives them their Triton form.
@@ -50,6 +50,7 @@ fast_exp2_p = _primitive("fast_exp2")
 fast_log2_p = _primitive("fast_log2")
 unsigned_p = _primitive("unsigned")
 opaque_p = _primitive("opaque")
+settle_p = _primitive("settle")
 
 
 def evaluate(jaxpr: core.ClosedJaxpr, operands: Sequence[jax.Array]) -> list[jax.Array]:
@@ -121,6 +122,11 @@ def unsigned(scalar: Any) -> jax.Array:
 def opaque(scalar: jax.Array) -> jax.Array:
     """``scalar`` as a value of which the compiler knows nothing, not even its divisibility."""
     return opaque_p.bind(scalar)
+
+
+def settle(values: jax.Array) -> jax.Array:
+    """``values``, computed here and not put off until they are used: that would take registers."""
+    return settle_p.bind(values)
 
 
 def pause(after: jax.Array, nanoseconds: int) -> jax.Array:
