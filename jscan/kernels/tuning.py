@@ -52,7 +52,7 @@ class Table:
     programs: int  # fewer programs than this leave multiprocessors idle
 
 
-H200 = Table(  # 2026-11-20, driver 580, jax 0.11.2: benchmarks/results/h200.json
+H200 = Table(  # 2026-11-20, driver 580, jax 0.11.2: benchmarks/results/core-nvidia-h200.json
     lookback={
         (1, 1, False): 8192,
         (2, 1, False): 4096,
