@@ -151,14 +151,14 @@ def _as_identity(caller: str, value: Any, leaf: jax.Array, axis: int) -> Any:
             f"{caller}: identity has shape {shape}, which does not broadcast to {element}, the "
             f"shape of one element along axis={axis}"
         )
-    if isinstance(value, jax.core.Tracer) or shape:
+    if isinstance(value, jax.core.Tracer):
         return jnp.asarray(value).astype(dtype)
     concrete = np.asarray(value)
-    if jnp.issubdtype(dtype, jnp.integer) and int(concrete) != int(concrete.astype(dtype)):
+    if jnp.issubdtype(dtype, jnp.integer) and (concrete != concrete.astype(dtype)).any():
         raise ValueError(
             f"{caller}: identity={value!r} is out of range for elements of {leaf.dtype}"
         )
-    return concrete.astype(dtype)[()]
+    return jnp.asarray(concrete, dtype) if shape else concrete.astype(dtype)[()]
 
 
 def _kind(dtype: Any) -> int:

@@ -146,7 +146,8 @@ def shift(
 
 def shift_one(x: jax.Array, element: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """``x`` moved on by one place along ``axis``, with ``element`` in the place left free."""
-    if element.ndim == 0:
+    # jax cannot transpose a pad of which only the padding value is differentiated.
+    if element.ndim == 0 and not isinstance(element, jax.core.Tracer):
         ends = (-1, 1, 0) if reverse else (1, -1, 0)
         return lax.pad(x, element, [ends if d == axis else (0, 0, 0) for d in range(x.ndim)])
     first = spread_element(element, x, axis)

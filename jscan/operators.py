@@ -58,6 +58,10 @@ class Affine(Operator):
 
     def __call__(self, a: Any, b: Any) -> Any:
         """The map ``a`` followed by the map ``b``, each a pair of pytrees."""
+        if not all(isinstance(x, (tuple, list)) and len(x) == 2 for x in (a, b)):
+            raise TypeError(
+                f"jscan.operators.{self.name} combines pairs (a, b) of slope and offset"
+            )
         (a1, b1), (a2, b2) = a, b
         return (
             jax.tree.map(lax.mul, a2, a1),

@@ -172,10 +172,17 @@ def scan_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.
     return scan_in_plain_jax(*operands, **params)
 
 
+def as_traced(ctx: Any) -> contextlib.AbstractContextManager[Any]:
+    """With 64-bit types on where the scan was traced with them, wherever it is lowered."""
+    wide = any(a.dtype.itemsize >= 8 and a.dtype.name != "complex64" for a in ctx.avals_in)
+    return jax.enable_x64(True) if wide else contextlib.nullcontext()
+
+
 def lower_to_kernels(ctx: Any, *operands: Any, **params: Any) -> Any:
     """Lower to a kernel, which knows nothing of meshes: it runs on what one device holds."""
     current = jax.sharding.get_abstract_mesh()
-    with use_abstract_mesh(AbstractMesh((), (), abstract_device=current.abstract_device)):
+    empty = AbstractMesh((), (), abstract_device=current.abstract_device)
+    with use_abstract_mesh(empty), as_traced(ctx):
         local = ctx.replace(
             avals_in=[jax.core.ShapedArray(a.shape, a.dtype) for a in ctx.avals_in],
             avals_out=[jax.core.ShapedArray(a.shape, a.dtype) for a in ctx.avals_out],
@@ -187,7 +194,8 @@ def lower_anywhere(ctx: Any, *operands: Any, **params: Any) -> Any:
     """Lower to plain JAX, or to an interpreted kernel."""
     if params["interpret"]:
         return lower_to_kernels(ctx, *operands, **params)
-    return mlir.lower_fun(scan_anywhere, multiple_results=True)(ctx, *operands, **params)
+    with as_traced(ctx):
+        return mlir.lower_fun(scan_anywhere, multiple_results=True)(ctx, *operands, **params)
 
 
 def scan_batching(

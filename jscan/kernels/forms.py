@@ -1,8 +1,7 @@
 """The three ways to work through a tile, behind one interface; `form` picks one for a scan.
 
-    ReducedTile   an operator that commutes: the aggregate comes from a reduction, which is cheap,
-    so that successors
-                  have it while the tile is scanned
+    ReducedTile   an operator that commutes: the aggregate comes from a reduction, which is
+                  cheap, so that successors have it while the tile is scanned
     ScannedTile   any operator, segmented or not: the aggregate is the scanned tile's last element
     LinearTile    logaddexp: a sum of exponentials (`jscan.kernels.logaddexp`)
 

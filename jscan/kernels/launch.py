@@ -83,6 +83,8 @@ def scan(
         mixed=len(widths) > 1,
     )
     operands, views = zip(*(_view(x, full, axis) for x in parts), strict=True)
+    if flags is not None and flags.dtype.name not in _SUPPORTED:
+        flags = flags != 0  # integers of 2 and 4 bits, which may lie packed in memory
     flag_operand, flag_view = (None, None) if flags is None else _view(flags, full, axis)
     one = Scan(
         geometry=geometry,
@@ -125,7 +127,9 @@ def _tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
 
 def _view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array, View]:
     view = collapse(operand.shape, full, axis)
-    if view is None:
+    # A mapped row is a tensor where a program has several, and its address must fit 32 bits.
+    wide = operand.size >= 2**31
+    if view is None or (wide and view.row_period not in ((1, 1), (1, math.prod(full[:axis])))):
         operand = jnp.broadcast_to(operand, full)
         view = View(_three(full, axis), (1, math.prod(full[:axis])))
     return operand.reshape(-1), view

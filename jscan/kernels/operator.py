@@ -273,7 +273,12 @@ def _divide(x: Any, y: Any) -> Any:
     scale = big + small * ratio
     u, v = lax.select(swap, x[1], x[0]), lax.select(swap, x[0], x[1])
     imaginary = (v - u * ratio) / scale
-    return ((u + v * ratio) / scale, lax.select(swap, -imaginary, imaginary))
+    by_zero = big == 0
+    size = abs(big)
+    return (
+        lax.select(by_zero, x[0] / size, (u + v * ratio) / scale),
+        lax.select(by_zero, x[1] / size, lax.select(swap, -imaginary, imaginary)),
+    )
 
 
 def _convert(x: Any, new_dtype: Any) -> Any:
@@ -304,8 +309,9 @@ def _exp(x: Any) -> Any:
 
 def _abs(x: Any) -> Any:
     big, small = jnp.maximum(abs(x[0]), abs(x[1])), jnp.minimum(abs(x[0]), abs(x[1]))
-    ratio = small / lax.select(big == 0, jnp.ones_like(big), big)
-    return big * jnp.sqrt(1 + ratio * ratio)
+    plain = (big != 0) & (big < np.inf)
+    ratio = small / lax.select(plain, big, jnp.ones_like(big))
+    return lax.select(plain, big * jnp.sqrt(1 + ratio * ratio), big)
 
 
 def _log1p(x: Any) -> Any:

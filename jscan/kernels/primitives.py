@@ -1,13 +1,13 @@
 """The in-kernel primitives: what a scan needs inside a kernel and Pallas lacks.
 
-    load, store        a tile between memory and registers, at 64-bit offsets where the array needs
-    them tile_scan          the warp-composed scan of a register tile: ``tt.scan`` with any traced
-    operator tile_reduce        its reduction, for operators that commute: ``tt.reduce``
+    load, store        a tile between memory and registers, at 64-bit offsets where needed
+    tile_scan          the warp-composed scan of a register tile: ``tt.scan`` of any operator
+    tile_reduce        its reduction, for operators that commute: ``tt.reduce``
     publish, peek      one tagged 64-bit word of tile state, written relaxed and read volatile
     pause              lets a waiting warp sleep
     nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
     fast_exp2, ...     the hardware's instructions
-    unsigned, opaque, settle  constants and scalars as the compiler should see them
+    unsigned, opaque, settle   values as the compiler should see them
 
 Each is called like a function here, and has its meaning as plain JAX here too: that is what the
 interpreter runs on a machine without a GPU. `jscan.kernels.pallas` gives them their Triton form.

@@ -5,8 +5,8 @@
 A leaf of up to 32 bits is one piece, a 64-bit leaf two. All pieces of a tile carry the same tag
 once they are all written; a reader that finds unequal tags caught a tile between two writes and
 takes it for EMPTY. A word is valid by itself, so neither writes nor reads need ordering: writes are
-plain 64-bit stores of one thread to one address (AGGREGATE before PREFIX, hence seen in that
-order), reads are volatile. No fence is used.
+relaxed atomic maxima, so that a word never goes back to a lower tag, reads are volatile. No fence
+is used.
 
 Layout: [row][piece][tile][lane], zeroed (EMPTY) before every launch.
 """
