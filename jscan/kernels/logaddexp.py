@@ -93,9 +93,6 @@ class LinearTile:
         self.dtype = np.dtype(values.dtype)
         axis = scan.geometry.axis
         self.first = take(values, tile.positions() == 0, axis)
-        if scan.geometry.exclusive:  # a row's first result is -inf, whatever comes after
-            second = take(values, tile.positions() == 1, axis)
-            self.first = jnp.where(tile.index == 0, second, self.first)
         self.terms, self.maximum, total = _terms(values, axis)
         self.aggregate = [total]
         self.restarts: jax.Array | None = None
@@ -138,10 +135,6 @@ class LinearTile:
         deepest = reference - self.dtype.type(DEPTH[self.dtype])
         start = jnp.maximum(prefix, self.first)
         shallow = (start >= deepest) & (jnp.abs(reference) < np.inf)
-        exists = self._tile.mask(0)
-        if exists is not None:  # rows and lanes past the edge have nothing to lose
-            axis = self._scan.geometry.axis
-            shallow = shallow | (jnp.max(exists.astype(jnp.int32), axis=axis) == 0)
 
         def fast() -> None:
             before = self._tall(_exp(prefix - reference))
