@@ -204,7 +204,9 @@ def check_affine(form, dtype, engine):
         reference.assert_within(got, want, reference.bound(magnitude, want, dtype, n=n, steps=2))
 
 
-@every_form
+@pytest.mark.parametrize(
+    "form", [PLAIN, (True, False, True), (False, True, True), FULL], ids=form_name
+)
 def test_affine_recurrence(form, engine):
     check_affine(form, "float32", engine)
 

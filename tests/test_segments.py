@@ -191,13 +191,24 @@ def test_traced_starts_beyond_the_end_are_dropped():
 # scans over pathological segments
 
 
-@pytest.mark.parametrize("dtype", FLAG_DTYPES)
-def test_dtypes_of_flags(dtype, engine):
+def check_flags(dtype, engine):
+    """Scans with flags of one dtype, over several tiles where the engine has tiles."""
     n = min(engine.longest, 5000)
     flags = head_flags((n,), dtype, share=0.01)
     x = values("cumsum", (n,), "int32")
     y = jscan.cumsum(x, segments=flags, method=engine.method)
     reference.assert_equal(y, reference.scan(np.add, x, flags=flags))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64"])
+def test_narrow_and_wide_flags(dtype, engine):
+    check_flags(dtype, engine)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("dtype", FLAG_DTYPES)
+def test_dtypes_of_flags(dtype, engine):
+    check_flags(dtype, engine)
 
 
 @pytest.mark.sweep
@@ -239,10 +250,10 @@ def test_pathologies(pathology, form, n, engine):
     reference.assert_equal(y, reference.scan(np.add, x, identity=0, flags=flags, **options))
 
 
-@pytest.mark.parametrize("pathology", PATHOLOGIES.values(), ids=PATHOLOGIES.keys())
+@pytest.mark.parametrize("pathology", ["all heads", "no heads", "last only", "one in the middle"])
 def test_pathologies_over_several_tiles(pathology, engine):
     n = min(engine.longest, 10_000)
-    x, flags = values("cumsum", (n,), "int32"), pathology(n)
+    x, flags = values("cumsum", (n,), "int32"), PATHOLOGIES[pathology](n)
     y = jscan.cumsum(x, segments=flags, exclusive=True, method=engine.method)
     reference.assert_equal(y, reference.scan(np.add, x, identity=0, exclusive=True, flags=flags))
 
