@@ -94,6 +94,21 @@ class Combine:
         """K."""
         return len(self.jaxpr.out_avals)
 
+    @property
+    def dtypes(self) -> list[np.dtype[Any]]:
+        """The dtypes in which leaves are combined."""
+        return [np.dtype(aval.dtype) for aval in self.jaxpr.out_avals]
+
+    def result_dtypes(self, leaves: Sequence[Any]) -> list[np.dtype[Any]]:
+        """The dtypes of results, given those of the leaves: theirs, unless they are widened.
+
+        Leaves may be narrower than what they are combined in: mask elements, say, that are counted.
+        """
+        return [
+            np.dtype(given) if accumulation_dtype(given) == dtype else dtype
+            for given, dtype in zip(leaves, self.dtypes, strict=True)
+        ]
+
     def __call__(
         self, left: Sequence[jax.Array], right: Sequence[jax.Array], *, differentiable: bool = False
     ) -> list[jax.Array]:

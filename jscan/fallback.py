@@ -28,9 +28,10 @@ def scan(
     operands = [*leaves] if flags is None else [*leaves, flags]
     shape, sharding = full_extent([jax.typeof(x) for x in operands])
     wide = [
-        lax.convert_element_type(broadcast(x, shape, sharding), accumulation_dtype(x.dtype))
-        for x in leaves
+        lax.convert_element_type(broadcast(x, shape, sharding), dtype)
+        for x, dtype in zip(leaves, combine.dtypes, strict=True)
     ]
+    narrow = combine.result_dtypes([x.dtype for x in leaves])
 
     def fn(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         return combine(left, right, differentiable=differentiable)
@@ -44,8 +45,8 @@ def scan(
         identity=combine.identity if exclusive else None,
     )
     return [
-        lax.convert_element_type(result, leaf.dtype)
-        for result, leaf, is_used in zip(results, leaves, used, strict=True)
+        lax.convert_element_type(result, dtype)
+        for result, dtype, is_used in zip(results, narrow, used, strict=True)
         if is_used
     ]
 

@@ -98,13 +98,16 @@ def _compiled(params: tuple[tuple[str, Any], ...]) -> Callable[..., list[jax.Arr
     return jax.jit(jscan_scan)
 
 
-def scan_abstract_eval(*avals: Any, segmented: bool, used: tuple[bool, ...], **_: Any) -> list[Any]:
-    """The used leaves' dtypes at full size; sharding and varying axes come from the operands."""
+def scan_abstract_eval(
+    *avals: Any, combine: Combine, segmented: bool, used: tuple[bool, ...], **_: Any
+) -> list[Any]:
+    """The used leaves at full size; sharding and varying axes come from the operands."""
     shape, sharding = fallback.full_extent(avals)
     leaves, _flags = _split(avals, segmented)
+    dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
     return [
-        leaf.update(shape=shape, weak_type=False, sharding=sharding)
-        for leaf, is_used in zip(leaves, used, strict=True)
+        leaf.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
+        for leaf, dtype, is_used in zip(leaves, dtypes, used, strict=True)
         if is_used
     ]
 

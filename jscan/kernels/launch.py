@@ -69,37 +69,54 @@ def scan(
     Every operand's dimensions are full or 1. Runs where `why_not` finds nothing to object to.
     """
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
-    outer, n, inner = _three(full, axis)
-    if math.prod(full) == 0 or n == 1:
+    if math.prod(full) == 0 or full[axis] == 1:
         return _trivial(leaves, combine, exclusive, used, full)
-    parts, real_used = _real_parts(leaves, used)
+    parts, real_used = real_parts(leaves, used)
     operator = prepare(combine)
-    tuned = _tile(_shape(leaves, combine, axis, flags is not None), method)
-    widths = {x.dtype.itemsize for x in (*parts, *(() if flags is None else (flags,)))}
-    geometry = Geometry(
-        *(outer, n, inner),
-        *(tuned.rows, tuned.length, tuned.lanes),
-        *(reverse, exclusive),
-        mixed=len(widths) > 1,
-    )
-    operands, views = zip(*(_view(x, full, axis) for x in parts), strict=True)
     if flags is not None and flags.dtype.name not in _SUPPORTED:
         flags = flags != 0  # integers of 2 and 4 bits, which may lie packed in memory
-    flag_operand, flag_view = (None, None) if flags is None else _view(flags, full, axis)
+    operands = [*parts, *([] if flags is None else [flags])]
+    shape = _shape(leaves, combine, axis, flags is not None)
+    cut = Cut(operands, full, axis, _tile(shape, method), reverse=reverse, exclusive=exclusive)
+    results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     one = Scan(
-        geometry=geometry,
+        geometry=cut.geometry,
         operator=operator,
         dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
-        storage=tuple(np.dtype(x.dtype) for x in parts),
+        results=tuple(real for d in results for real in real_dtypes(d)),
         identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
         used=real_used,
         linear=flags is None and is_logaddexp(combine),
-        views=views,
-        flag_view=flag_view,
+        views=cut.views[: len(parts)],
+        flag_view=None if flags is None else cut.views[-1],
     )
-    inputs = [*operands, *([] if flag_operand is None else [flag_operand])]
-    outputs = _launch(one, tuned, inputs, interpret)
-    return _complex_parts([x.reshape(full) for x in outputs], leaves, used)
+    outputs = launch(one, cut, interpret)
+    return complex_parts([x.reshape(full) for x in outputs], results, used)
+
+
+class Cut:
+    """The operands of a kernel, and how they are cut into tiles."""
+
+    def __init__(
+        self,
+        operands: Sequence[jax.Array],
+        full: Sequence[int],
+        axis: int,
+        tuned: tuning.Tuning,
+        *,
+        reverse: bool = False,
+        exclusive: bool = False,
+    ):
+        self.tuned = tuned
+        self.geometry = Geometry(
+            *_three(full, axis),
+            *(tuned.rows, tuned.length, tuned.lanes),
+            *(reverse, exclusive),
+            mixed=len({x.dtype.itemsize for x in operands}) > 1,
+        )
+        flat, views = zip(*(_view(x, full, axis) for x in operands), strict=True)
+        self.operands: list[jax.Array] = list(flat)
+        self.views: tuple[View, ...] = views
 
 
 def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
@@ -135,26 +152,33 @@ def _view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array
     return operand.reshape(-1), view
 
 
-def _launch(
-    one: Scan, tuned: tuning.Tuning, inputs: Sequence[jax.Array], interpret: bool
+def launch(
+    one: Scan, cut: Cut, interpret: bool, beside: Sequence[jax.Array] = ()
 ) -> list[jax.Array]:
-    g = one.geometry
-    size = g.outer * g.n * g.inner
-    kept = [d for d, used in zip(one.storage, one.used, strict=True) if used]
+    """Runs the kernel of ``one``; operands that are not cut into tiles come ``beside``."""
+    g, tuned = one.geometry, cut.tuned
+    inputs = [*cut.operands, *beside]
+    kept = [d for d, used in zip(one.results, one.used, strict=True) if used]
     # Pallas wants it said, even of arrays that no mesh axis varies over.
     local = jax.typeof(inputs[0]).mat
-    shapes = [jax.ShapeDtypeStruct((size,), d, manual_axis_type=local) for d in kept]
+    shapes = [jax.ShapeDtypeStruct((one.result_size,), d, manual_axis_type=local) for d in kept]
+    count = len(inputs)
+    filled = [
+        jnp.full(shape.shape, fill, shape.dtype)
+        for shape, fill in zip(shapes, one.fills(), strict=False)
+    ]
     state = lookback.tile_state(one) if g.tiles > 1 else None
-    aliases = {}
     if state is None:
         body: Callable[..., None] = functools.partial(block.kernel, one)
     else:
         body = functools.partial(lookback.kernel, one, tuned.window)
         words = (state.words, 2)
-        inputs = [*inputs, jnp.zeros(words, jnp.int32)]
+        filled.append(jnp.zeros(words, jnp.int32))
         shapes = [*shapes, jax.ShapeDtypeStruct(words, jnp.int32, manual_axis_type=local)]
-        aliases = {len(inputs) - 1: len(shapes) - 1}
-    count = len(inputs) - len(aliases)
+    inputs += filled
+    # What is filled before the kernel runs are the last of its results, in order: all, or the words.
+    first = len(shapes) - len(filled)
+    aliases = {count + i: first + i for i in range(len(filled))}
 
     def kernel(*refs: Any) -> None:
         body(refs[:count] + refs[len(inputs) :])
@@ -176,14 +200,16 @@ def _trivial(
 ) -> list[jax.Array]:
     """Axes of length 0 or 1, and empty batches: nothing to launch."""
     kept = [k for k, u in enumerate(used) if u]
+    dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
     if exclusive:
-        return [jnp.full(full, combine.identity[k], leaves[k].dtype) for k in kept]
-    return [jnp.broadcast_to(leaves[k], full) for k in kept]
+        return [jnp.full(full, combine.identity[k], dtypes[k]) for k in kept]
+    return [jnp.broadcast_to(leaves[k], full).astype(dtypes[k]) for k in kept]
 
 
-def _real_parts(
+def real_parts(
     leaves: Sequence[jax.Array], used: Sequence[bool]
 ) -> tuple[list[jax.Array], tuple[bool, ...]]:
+    """Each leaf, complex ones as two, and which of them are used."""
     parts: list[jax.Array] = []
     kept: list[bool] = []
     for leaf, wanted in zip(leaves, used, strict=True):
@@ -193,12 +219,13 @@ def _real_parts(
     return parts, tuple(kept)
 
 
-def _complex_parts(
-    outputs: Sequence[jax.Array], leaves: Sequence[jax.Array], used: Sequence[bool]
+def complex_parts(
+    outputs: Sequence[jax.Array], dtypes: Sequence[np.dtype], used: Sequence[bool]
 ) -> list[jax.Array]:
+    """Complex results of ``dtypes`` from their real parts; real ones as they are."""
     rest = iter(outputs)
-    kept = [leaf for leaf, wanted in zip(leaves, used, strict=True) if wanted]
     return [
-        lax.complex(next(rest), next(rest)) if len(real_dtypes(leaf.dtype)) == 2 else next(rest)
-        for leaf in kept
+        lax.complex(next(rest), next(rest)) if len(real_dtypes(dtype)) == 2 else next(rest)
+        for dtype, wanted in zip(dtypes, used, strict=True)
+        if wanted
     ]

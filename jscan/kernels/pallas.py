@@ -108,8 +108,13 @@ def _unsigned(ctx: Any, scalar: Any, *, dtype: Any) -> Any:
 # --- memory -------------------------------------------------------------------------------------
 
 
-def _address(ref: Any, size: int, terms: Sequence[Any], shape: tuple[int, ...]) -> Any:
-    """Pointers: scalar (value, aval, multiplier) terms move the base, tensor ones are offsets."""
+def _address(
+    ref: Any, size: int, terms: Sequence[Any], shape: tuple[int, ...], scattered: bool
+) -> Any:
+    """Pointers: scalar (value, aval, multiplier) terms move the base, tensor ones are offsets.
+
+    Those count from within the tile, but for the last where ``scattered``.
+    """
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
     wide = size >= _WIDE
 
@@ -118,9 +123,11 @@ def _address(ref: Any, size: int, terms: Sequence[Any], shape: tuple[int, ...]) 
         return triton._mul(value, triton._full(value.type, multiplier))
 
     base, offsets = None, None
-    for value, aval, multiplier in terms:
+    for number, (value, aval, multiplier) in enumerate(terms):
         if aval.shape:
-            width = i64 if wide and multiplier * max(shape) >= _WIDE else i32
+            anywhere = scattered and number == len(terms) - 1
+            far = anywhere or multiplier * max(shape) >= _WIDE
+            width = i64 if wide and far else i32
             term = triton._bcast_to(weighted(value, aval, multiplier, width), shape)
             if offsets is not None and offsets.type != term.type:
                 term = triton._ir_cast(term, i64, signed=True)
@@ -144,7 +151,9 @@ class _Operands:
         self._terms = list(zip(operands[:count], avals[:count], multipliers, strict=True))
         self._rest = list(zip(operands[count:], avals[count:], strict=True))
 
-    def address(self, shape: tuple[int, ...], *, cast: int | None = None) -> Any:
+    def address(
+        self, shape: tuple[int, ...], *, cast: int | None = None, scattered: bool = False
+    ) -> Any:
         """The pointers; ``cast`` reads the memory as integers of so many bits.
 
         The cast comes before the address is formed: behind it, it would hide from the compiler how
@@ -153,7 +162,7 @@ class _Operands:
         ref, size = self._ref, math.prod(self._ref_aval.shape)
         if cast is not None:
             ref = tt.bitcast(tt.PointerType.get(ir.IntegerType.get_signless(cast), 1), ref)
-        return _address(ref, size, self._terms, shape)
+        return _address(ref, size, self._terms, shape, scattered)
 
     def value(self, number: int, shape: tuple[int, ...]) -> Any:
         value, aval = self._rest[number]
@@ -173,10 +182,13 @@ def _load(ctx: Any, ref: Any, *operands: Any, multipliers: Sequence[int]) -> Any
     return triton._load(pointer, mask=parts.mask(0, shape))
 
 
-def _store(ctx: Any, ref: Any, *operands: Any, multipliers: Sequence[int]) -> list[Any]:
+def _store(
+    ctx: Any, ref: Any, *operands: Any, multipliers: Sequence[int], scattered: bool
+) -> list[Any]:
     parts = _Operands(ctx, ref, operands, multipliers)
     shape = parts.shape(0)
-    triton._store(parts.address(shape), parts.value(0, shape), mask=parts.mask(1, shape))
+    address = parts.address(shape, scattered=scattered)
+    triton._store(address, parts.value(0, shape), mask=parts.mask(1, shape))
     return []
 
 
@@ -223,8 +235,8 @@ def _peek_abstract_eval(words: Any, *operands: Any, multipliers: Sequence[int]) 
     return [jax.core.ShapedArray(shape, jnp.int32)] * 2, {state.ReadEffect(0)}
 
 
-def _write_abstract_eval(*operands: Any, multipliers: Sequence[int]) -> Any:
-    del operands, multipliers
+def _write_abstract_eval(*operands: Any, **params: Any) -> Any:
+    del operands, params
     return [], {state.WriteEffect(0)}
 
 

@@ -146,10 +146,22 @@ def load(ref: Any, terms: Terms, *, mask: jax.Array | None = None) -> jax.Array:
     return load_p.bind(ref, *values, *_present(mask), multipliers=multipliers)
 
 
-def store(ref: Any, terms: Terms, value: jax.Array, *, mask: jax.Array | None = None) -> None:
-    """Writes ``value`` to ``ref``, seen flat, at the sum of ``terms``, in the lanes of ``mask``."""
+def store(
+    ref: Any,
+    terms: Terms,
+    value: jax.Array,
+    *,
+    mask: jax.Array | None = None,
+    scattered: bool = False,
+) -> None:
+    """Writes ``value`` to ``ref``, seen flat, at the sum of ``terms``, in the lanes of ``mask``.
+
+    ``scattered`` says that the last term is no place within the tile: it may be any.
+    """
     values, multipliers = zip(*terms, strict=True)
-    store_p.bind(ref, *values, value, *_present(mask), multipliers=multipliers)
+    store_p.bind(
+        ref, *values, value, *_present(mask), multipliers=multipliers, scattered=scattered
+    )
 
 
 def publish(
@@ -196,8 +208,11 @@ def load_meaning(array: jax.Array, *operands: jax.Array, multipliers: Sequence[i
     return value.astype(jnp.uint8) if array.dtype == jnp.bool_ else value
 
 
-def store_meaning(array: jax.Array, *operands: jax.Array, multipliers: Sequence[int]) -> jax.Array:
+def store_meaning(
+    array: jax.Array, *operands: jax.Array, multipliers: Sequence[int], scattered: bool
+) -> jax.Array:
     """The array behind the reference after `store`."""
+    del scattered
     values, (value, *mask) = operands[: len(multipliers)], operands[len(multipliers) :]
     index = jnp.broadcast_to(_index(values, multipliers), value.shape)
     if mask:

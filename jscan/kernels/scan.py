@@ -29,7 +29,7 @@ class Scan:
     geometry: Geometry
     operator: core.ClosedJaxpr  # on the values
     dtypes: tuple[np.dtype, ...]  # of the values, as accumulated
-    storage: tuple[np.dtype, ...]  # of the values, in memory
+    results: tuple[np.dtype, ...]  # of the values, as written
     identity: tuple[Any, ...] | None
     used: tuple[bool, ...]
     linear: bool  # logaddexp of one leaf, to be summed in the linear domain
@@ -45,6 +45,15 @@ class Scan:
     def leaf_operator(self) -> core.ClosedJaxpr:
         """The operator on a tile's leaves."""
         return flag_value(self.operator) if self.segmented else self.operator
+
+    @property
+    def result_size(self) -> int:
+        """How many elements each result has."""
+        return self.geometry.outer * self.geometry.n * self.geometry.inner
+
+    def fills(self) -> list[Any]:
+        """What each result holds before the kernel runs; nothing where it writes every element."""
+        return []
 
     def split(self, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """The input and output references out of all of the kernel's."""

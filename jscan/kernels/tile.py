@@ -151,17 +151,17 @@ class Tile:
         return terms
 
     def mask(self, shift: int) -> jax.Array | None:
-        """Which of the elements ``shift`` positions to the left exist; None for all."""
+        """Which of the elements ``shift`` positions to the left exist; None for all.
+
+        A negative shift asks for elements to the right.
+        """
         g = self.geometry
         checks = []
         if g.n % g.length or shift:
-            element = self._first_in_memory() + self._iota(g.axis)
+            element = self.element() + np.int32(shift if g.reverse else -shift)
+            low, high = shift > 0, shift < 0 or g.n % g.length != 0
             if g.reverse:
-                low, high = g.n % g.length != 0, shift != 0
-                element = element + np.int32(shift)
-            else:
-                low, high = shift != 0, g.n % g.length != 0
-                element = element - np.int32(shift)
+                low, high = high, low
             if low:
                 checks.append(element >= 0)
             if high:
@@ -190,6 +190,32 @@ class Tile:
         terms = self._limited(self._terms(view, 0), ref.dtype, 0)
         primitives.store(ref, terms, value.astype(ref.dtype), mask=self.mask(0))
 
+    def scatter(
+        self, ref: Any, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
+    ) -> None:
+        """Writes each element where ``mask`` to ``place`` of a result (outer, extent, inner)."""
+        terms = self._outside(extent * self.geometry.inner)
+        terms.append((jnp.broadcast_to(place, self.geometry.shape), self.geometry.inner))
+        exists = self.mask(0)
+        mask = mask if exists is None else mask & exists
+        primitives.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
+
+    def gather_row(self, ref: Any) -> jax.Array:
+        """The tile's elements of an operand (outer, inner): one for each row and lane."""
+        return primitives.load(ref, self._outside(self.geometry.inner), mask=self.mask(0))
+
+    def _outside(self, row_stride: int) -> list[tuple[Any, int]]:
+        """The address of each element's row and lane, in an array of its own extent."""
+        g = self.geometry
+        terms: list[tuple[Any, int]] = [(self.row_block * np.int32(g.rows), row_stride)]
+        # A term of the tile's shape spreads the others over it.
+        terms.append((self._iota(0) if g.rows > 1 else jnp.zeros(g.shape, jnp.int32), row_stride))
+        if g.inner > 1:
+            terms.append((self.first_lane(), 1))
+            if g.lanes > 1:
+                terms.append((self._iota(len(g.shape) - 1), 1))
+        return terms
+
     def _limited(
         self, terms: list[tuple[Any, int]], dtype: Any, shift: int
     ) -> list[tuple[Any, int]]:
@@ -214,8 +240,12 @@ class Tile:
     def before_start(self, shift: int) -> jax.Array:
         """Where the element ``shift`` positions to the left would lie before the row's start."""
         g = self.geometry
-        element = self._first_in_memory() + self._iota(g.axis)
+        element = self.element()
         return element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
+
+    def element(self) -> jax.Array:
+        """Each element's index along the axis, in memory order; outside the axis at its ends."""
+        return self._first_in_memory() + self._iota(self.geometry.axis)
 
     def positions(self) -> jax.Array:
         """Each element's place in the tile, in scan order."""
