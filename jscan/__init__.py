@@ -1,6 +1,11 @@
 """Parallel prefix scans and segmented scans for JAX, at the speed of the GPU's memory."""
 
 from jscan import operators as operators
+from jscan.reductions import reduce as reduce
+from jscan.reductions import segment_max as segment_max
+from jscan.reductions import segment_min as segment_min
+from jscan.reductions import segment_prod as segment_prod
+from jscan.reductions import segment_sum as segment_sum
 from jscan.scans import associative_scan as associative_scan
 from jscan.scans import cumlogsumexp as cumlogsumexp
 from jscan.scans import cummax as cummax

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from jscan.combine import accumulation_dtype
-from jscan.segments import Segments, head_flags
+from jscan.segments import Segments, describe, head_flags
 
 METHODS = ("auto", "xla", "block", "lookback")
 
@@ -88,8 +88,24 @@ def flags_for(
     if segments is None:
         return None
     if isinstance(segments, Segments):
-        flags = head_flags(segments)
-    elif hasattr(segments, "dtype") or isinstance(segments, (list, tuple)):
+        return _aligned(caller, head_flags(segments), leaves, axis, elementwise=elementwise)
+    flags = _as_flags(caller, segments)
+    return _aligned(caller, flags, leaves, axis, elementwise=elementwise)
+
+
+def descriptor_for(
+    caller: str, segments: Any, leaves: Sequence[jax.Array], axis: int, *, elementwise: bool
+) -> tuple[str, jax.Array]:
+    """What tells an element's segment, aligned as by `flags_for`, and its kind for ``reduce_p``."""
+    if isinstance(segments, Segments):
+        kind, array = describe(segments)
+    else:
+        kind, array = "flags", _as_flags(caller, segments)
+    return kind, _aligned(caller, array, leaves, axis, elementwise=elementwise)
+
+
+def _as_flags(caller: str, segments: Any) -> jax.Array:
+    if hasattr(segments, "dtype") or isinstance(segments, (list, tuple)):
         flags = as_array(caller, "segments", segments)
     else:
         raise TypeError(
@@ -100,6 +116,12 @@ def flags_for(
         raise TypeError(
             f"{caller}: segments must be flags of a bool or integer dtype; got {flags.dtype}"
         )
+    return flags
+
+
+def _aligned(
+    caller: str, flags: jax.Array, leaves: Sequence[jax.Array], axis: int, *, elementwise: bool
+) -> jax.Array:
     shape = leaves[0].shape
     rank = len(shape)
     if flags.shape == (shape[axis],):

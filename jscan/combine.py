@@ -131,6 +131,22 @@ class Combine:
             needs.append(frozenset(i % k for i, is_used in enumerate(used) if is_used))
         return tuple(needs)
 
+    @functools.cached_property
+    def monoids(self) -> tuple[str | None, ...]:
+        """For each leaf the one primitive that combines it, as in ``add(x, y)``; None if several.
+
+        Where there is one, it combines the leaf with its own counterpart, and nothing else does.
+        """
+        jaxpr, k = self.jaxpr.jaxpr, self.num_leaves
+        made = {equation.outvars[0]: equation for equation in jaxpr.eqns}
+        names: list[str | None] = []
+        for i, result in enumerate(jaxpr.outvars):
+            equation = None if isinstance(result, core.Literal) else made.get(result)
+            pair = [jaxpr.invars[i], jaxpr.invars[k + i]]
+            simple = equation is not None and list(equation.invars) in (pair, pair[::-1])
+            names.append(equation.primitive.name if simple and equation is not None else None)
+        return tuple(names)
+
     def closure(self, outputs: Sequence[int]) -> list[int]:
         """The leaves, in order, that a scan must carry so that ``outputs`` can be computed."""
         needed = set(outputs)

@@ -1,4 +1,4 @@
-"""From checked leaves to a scan: the primitive for elementwise operators, else plain JAX."""
+"""From checked leaves to a primitive for elementwise operators, else to plain JAX."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from jscan import checks, fallback, primitive
+from jscan import checks, fallback, primitive, reduce_primitive
 from jscan.combine import Combine, accumulation_dtype, trace
 from jscan.operators import Operator
 
@@ -32,23 +34,10 @@ def scan(
     ``identity`` has a value for each leaf, in the accumulation dtypes: NumPy scalars, or arrays
     where it is traced or has a shape. An ``Operator`` needs none, any other exclusive scan does.
     """
-    if isinstance(fn, Operator) and identity is None:
-        identity = fn.identities([accumulation_dtype(leaf.dtype) for leaf in leaves])
-        combine = (
-            _trace_once(fn, treedef, tuple(x.dtype for x in leaves)) if _alike(leaves) else None
-        )
-    else:
-        # A traced identity, or one with a shape, is no part of a static operator.
-        known = tuple(identity) if identity is not None and _is_static(identity) else None
-        combine = trace(fn, leaves, treedef, axis, known, caller=caller)
+    identity, combine = _combine(caller, fn, leaves, treedef, axis, identity)
     flags = checks.flags_for(caller, segments, leaves, axis, elementwise=combine is not None)
     if combine is None:
-        if method not in ("auto", "xla"):
-            raise ValueError(
-                f"{caller}: method={method!r} needs an operator that works element by element on "
-                "leaves of one shape and closes over no traced values or arrays; use method='auto' "
-                "or method='xla' for this one"
-            )
+        _check_plain(caller, method)
         ends = identity if exclusive else None
         return fallback.scan_general(
             fn, leaves, treedef, flags, axis=axis, reverse=reverse, identity=ends
@@ -69,6 +58,130 @@ def scan(
     if flags is not None:
         starts = fallback.segment_starts(flags, axis=axis, reverse=reverse)
     return fallback.shift(results, starts, identity, axis=axis, reverse=reverse)
+
+
+def reduce(
+    caller: str,
+    fn: Callable[[Any, Any], Any],
+    leaves: Sequence[jax.Array],
+    treedef: jax.tree_util.PyTreeDef,
+    *,
+    axis: int,
+    identity: Sequence[Any] | None,
+    segments: Any,
+    num_segments: int | None,
+    method: str,
+) -> list[jax.Array]:
+    """Reduce ``leaves`` along ``axis``, which counts from 0; errors name ``caller``.
+
+    ``identity`` is as for `scan`. Without ``segments`` the axis is gone from the results.
+    """
+    given = identity
+    identity, combine = _combine(caller, fn, leaves, treedef, axis, identity)
+    if segments is None:
+        return _reduce_whole(
+            caller, fn, leaves, treedef, combine, axis=axis, identity=identity, method=method
+        )
+    assert num_segments is not None
+    if combine is None or combine.identity is None:
+        # An identity that is traced, or an array, is no part of a static operator.
+        scanned = scan(
+            caller,
+            fn,
+            leaves,
+            treedef,
+            axis=axis,
+            reverse=False,
+            exclusive=False,
+            identity=given,
+            segments=segments,
+            method=method,
+        )
+        kind, descriptor = checks.descriptor_for(
+            caller, segments, leaves, axis, elementwise=combine is not None
+        )
+        numbers = reduce_primitive.segment_numbers(descriptor, axis=axis, kind=kind)
+        assert identity is not None
+        return fallback.last_of_segments(
+            scanned, numbers, identity, axis=axis, num_segments=num_segments
+        )
+    kind, descriptor = checks.descriptor_for(caller, segments, leaves, axis, elementwise=True)
+    return reduce_primitive.reduce(
+        leaves,
+        descriptor,
+        combine=combine,
+        axis=axis,
+        kind=kind,
+        num_segments=num_segments,
+        method=method,
+    )
+
+
+def _reduce_whole(
+    caller: str,
+    fn: Callable[[Any, Any], Any],
+    leaves: Sequence[jax.Array],
+    treedef: jax.tree_util.PyTreeDef,
+    combine: Combine | None,
+    *,
+    axis: int,
+    identity: Sequence[Any] | None,
+    method: str,
+) -> list[jax.Array]:
+    if leaves[0].shape[axis] == 0:
+        assert identity is not None
+        shapes = [leaf.shape[:axis] + leaf.shape[axis + 1 :] for leaf in leaves]
+        return [
+            jnp.broadcast_to(jnp.asarray(value, leaf.dtype), shape)
+            for value, leaf, shape in zip(identity, leaves, shapes, strict=True)
+        ]
+    if combine is None:
+        _check_plain(caller, method)
+        results = fallback.reduce_general(fn, leaves, treedef, axis=axis)
+    elif method == "auto" and all(name in fallback.REDUCTIONS for name in combine.monoids):
+        # XLA's own reduction reads at the speed of memory.
+        return fallback.reduce_monoids(leaves, combine, axis=axis)
+    else:
+        results = reduce_primitive.reduce(
+            leaves, None, combine=combine, axis=axis, kind="whole", num_segments=1, method=method
+        )
+    return [lax.squeeze(x, (axis,)) for x in results]
+
+
+def _combine(
+    caller: str,
+    fn: Callable[[Any, Any], Any],
+    leaves: Sequence[jax.Array],
+    treedef: jax.tree_util.PyTreeDef,
+    axis: int,
+    identity: Sequence[Any] | None,
+) -> tuple[Sequence[Any] | None, Combine | None]:
+    """The identity, filled in for an operator of this package, and the operator as data."""
+    if isinstance(fn, Operator) and identity is None:
+        identity = fn.identities([accumulation_dtype(leaf.dtype) for leaf in leaves])
+        if not _alike(leaves):
+            return identity, None
+        return identity, _trace_once(fn, treedef, tuple(x.dtype for x in leaves))
+    # A traced identity, or one with a shape, is no part of a static operator.
+    known = tuple(identity) if identity is not None and _is_static(identity) else None
+    return identity, trace(fn, leaves, treedef, axis, known, caller=caller)
+
+
+def combine_once(operator: Operator, dtypes: tuple[Any, ...]) -> Combine:
+    """An operator of this package on one leaf, or on a flat tuple of them."""
+    treedef = jax.tree.structure(0 if len(dtypes) == 1 else dtypes)
+    combine = _trace_once(operator, treedef, dtypes)
+    assert combine is not None
+    return combine
+
+
+def _check_plain(caller: str, method: str) -> None:
+    if method not in ("auto", "xla"):
+        raise ValueError(
+            f"{caller}: method={method!r} needs an operator that works element by element on "
+            "leaves of one shape and closes over no traced values or arrays; use method='auto' "
+            "or method='xla' for this one"
+        )
 
 
 def _alike(leaves: Sequence[jax.Array]) -> bool:

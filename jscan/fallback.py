@@ -7,9 +7,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
+from jscan import operators
 from jscan.combine import Combine, accumulation_dtype
 
 
@@ -67,23 +69,33 @@ def scan_general(
     is given the scan is exclusive.
     """
     wide = [lax.convert_element_type(x, accumulation_dtype(x.dtype)) for x in leaves]
+    flat = flattened(fn, leaves, treedef)
+    results = scan_flat(flat, wide, flags, axis=axis, reverse=reverse, identity=identity)
+    return [
+        lax.convert_element_type(result, leaf.dtype)
+        for result, leaf in zip(results, leaves, strict=True)
+    ]
+
+
+def flattened(
+    fn: Callable[[Any, Any], Any],
+    leaves: Sequence[jax.Array],
+    treedef: jax.tree_util.PyTreeDef,
+) -> Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]]:
+    """``fn`` on lists of leaves in their accumulation dtypes."""
 
     def flat(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         results = jax.tree.leaves(
             fn(jax.tree.unflatten(treedef, left), jax.tree.unflatten(treedef, right))
         )
         return [
-            lax.convert_element_type(result, narrow_to.dtype)
+            lax.convert_element_type(result, accumulation_dtype(leaf.dtype))
             if result.dtype == leaf.dtype
             else result
-            for result, leaf, narrow_to in zip(results, leaves, wide, strict=True)
+            for result, leaf in zip(results, leaves, strict=True)
         ]
 
-    results = scan_flat(flat, wide, flags, axis=axis, reverse=reverse, identity=identity)
-    return [
-        lax.convert_element_type(result, leaf.dtype)
-        for result, leaf in zip(results, leaves, strict=True)
-    ]
+    return flat
 
 
 def scan_flat(
@@ -119,6 +131,114 @@ def scan_flat(
     if identity is not None:
         inclusive = shift(inclusive, starts, identity, axis=axis, reverse=reverse)
     return [place_like(result, x) for result, x in zip(inclusive, placed, strict=True)]
+
+
+REDUCTIONS = {
+    "add": lax.add,
+    "mul": lax.mul,
+    "max": lax.max,
+    "min": lax.min,
+    "and": lax.bitwise_and,
+    "or": lax.bitwise_or,
+    "xor": lax.bitwise_xor,
+}
+"""The operators, by primitive, that XLA reduces by itself."""
+
+
+def reduce_monoids(leaves: Sequence[jax.Array], combine: Combine, *, axis: int) -> list[jax.Array]:
+    """Reduce each leaf by the one operation that combines it; ``axis`` is gone from the results."""
+    results = []
+    for leaf, name, dtype in zip(leaves, combine.monoids, combine.dtypes, strict=True):
+        wide = leaf.astype(dtype)
+        result = lax.reduce(wide, _monoid_identity(str(name), dtype), REDUCTIONS[str(name)], (axis,))
+        results.append(result.astype(leaf.dtype))
+    return results
+
+
+def _monoid_identity(name: str, dtype: np.dtype) -> np.generic:
+    operator = {
+        "add": operators.add,
+        "mul": operators.mul,
+        "max": operators.max,
+        "min": operators.min,
+        "and": operators.bitwise_and,
+        "or": operators.bitwise_or,
+        "xor": operators.bitwise_xor,
+    }[name]
+    value: np.generic = operator.identity(dtype)
+    return value
+
+
+def reduce_general(
+    fn: Callable[[Any, Any], Any],
+    leaves: Sequence[jax.Array],
+    treedef: jax.tree_util.PyTreeDef,
+    *,
+    axis: int,
+) -> list[jax.Array]:
+    """Reduce with an operator on whole arrays; results have one element along ``axis``."""
+    flat = flattened(fn, leaves, treedef)
+    wide = [lax.convert_element_type(gather(x, axis), accumulation_dtype(x.dtype)) for x in leaves]
+    results = reduce_pairs(flat, wide, axis=axis)
+    return [
+        lax.convert_element_type(result, leaf.dtype)
+        for result, leaf in zip(results, leaves, strict=True)
+    ]
+
+
+def reduce_pairs(
+    fn: Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]],
+    leaves: list[jax.Array],
+    *,
+    axis: int,
+) -> list[jax.Array]:
+    """Combine neighbours in pairs, in order, until one element is left along ``axis``."""
+    while (n := leaves[0].shape[axis]) > 1:
+        even = n - n % 2
+        pairs = fn(
+            [lax.slice_in_dim(x, 0, even, 2, axis) for x in leaves],
+            [lax.slice_in_dim(x, 1, even, 2, axis) for x in leaves],
+        )
+        if n % 2:
+            odd = [lax.slice_in_dim(x, even, n, axis=axis) for x in leaves]
+            pairs = [lax.concatenate(both, axis) for both in zip(pairs, odd, strict=True)]
+        leaves = pairs
+    return leaves
+
+
+def last_of_segments(
+    scanned: Sequence[jax.Array],
+    numbers: jax.Array,
+    identity: Sequence[Any],
+    *,
+    axis: int,
+    num_segments: int,
+) -> list[jax.Array]:
+    """The last element of each segment of a scan, at its number along ``axis``, or the identity.
+
+    ``numbers`` covers the leading dimensions of every leaf, with their sizes or 1.
+    """
+    n = numbers.shape[axis]
+    if n == 0:
+        last = jnp.zeros_like(numbers, jnp.bool_)
+    else:
+        changes = lax.ne(
+            lax.slice_in_dim(numbers, 1, None, axis=axis),
+            lax.slice_in_dim(numbers, 0, -1, axis=axis),
+        )
+        edge = lax.full_like(lax.slice_in_dim(numbers, 0, 1, axis=axis), True, jnp.bool_)
+        last = lax.concatenate([changes, edge], axis)
+    results = []
+    for x, value in zip(scanned, identity, strict=True):
+        full = x.shape[: numbers.ndim]
+        places = jnp.moveaxis(jnp.broadcast_to(jnp.where(last, numbers, num_segments), full), axis, 0)
+        moved = jnp.moveaxis(x, axis, 0)
+        element = jnp.broadcast_to(jnp.asarray(value, x.dtype), moved.shape[1:])
+        into = jnp.broadcast_to(element, (num_segments, *element.shape))
+        coordinates = jnp.meshgrid(*(jnp.arange(s) for s in places.shape), indexing="ij")
+        at = into.at[(places, *coordinates[1:])]
+        results.append(jnp.moveaxis(at.set(moved, mode="drop"), 0, axis))
+    return results
 
 
 def shift(
@@ -205,6 +325,14 @@ def gather(x: jax.Array, axis: int) -> jax.Array:
         return x
     entries = [None if d == axis else sharding.spec[d] for d in range(x.ndim)]
     return _reshard(x, NamedSharding(sharding.mesh, PartitionSpec(*entries)))
+
+
+def replicate(x: jax.Array) -> jax.Array:
+    """``x`` whole on every device, where a mesh axis of explicit type shards it."""
+    sharding = jax.typeof(x).sharding
+    if not is_explicit(sharding):
+        return x
+    return _reshard(x, NamedSharding(sharding.mesh, PartitionSpec(*[None] * x.ndim)))
 
 
 def place_like(x: jax.Array, like: jax.Array) -> jax.Array:

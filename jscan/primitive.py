@@ -40,6 +40,11 @@ def interpreted() -> Iterator[None]:
         _interpret.reset(token)
 
 
+def interpreting() -> bool:
+    """Whether kernels are to run interpreted."""
+    return _interpret.get()
+
+
 def scan(
     leaves: Sequence[jax.Array],
     flags: jax.Array | None,
@@ -55,7 +60,7 @@ def scan(
         raise ValueError("an exclusive scan needs an operator with an identity")
     operands = [*leaves] if flags is None else [*leaves, flags]
     results: list[jax.Array] = scan_p.bind(
-        *_vary_alike(operands),
+        *vary_alike(operands),
         combine=combine,
         axis=axis,
         reverse=reverse,
@@ -63,12 +68,12 @@ def scan(
         segmented=flags is not None,
         used=(True,) * len(leaves),
         method=method,
-        interpret=_interpret.get(),
+        interpret=interpreting(),
     )
     return results
 
 
-def _vary_alike(operands: Sequence[jax.Array]) -> list[jax.Array]:
+def vary_alike(operands: Sequence[jax.Array]) -> list[jax.Array]:
     """Make every operand vary over the shard_map axes that any of them varies over."""
     varying = [jax.typeof(x).mat.varying for x in operands]
     every = frozenset().union(*varying)
@@ -82,20 +87,23 @@ def _split(operands: Sequence[Any], segmented: bool) -> tuple[list[Any], Any]:
     return ([*operands[:-1]], operands[-1]) if segmented else ([*operands], None)
 
 
-def scan_impl(*operands: jax.Array, **params: Any) -> list[jax.Array]:
-    """Run one scan outside ``jit``, compiled once per parameters and shapes."""
+def run(primitive: Any, *operands: jax.Array, **params: Any) -> list[jax.Array]:
+    """Run a primitive outside ``jit``, compiled once per parameters and shapes."""
     # Under disable_jit the compiled function would come back here.
     with jax.disable_jit(False):
-        return _compiled(tuple(sorted(params.items())))(*operands)
+        return _compiled(primitive, tuple(sorted(params.items())))(*operands)
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(params: tuple[tuple[str, Any], ...]) -> Callable[..., list[jax.Array]]:
-    def jscan_scan(*operands: jax.Array) -> list[jax.Array]:
-        results: list[jax.Array] = scan_p.bind(*operands, **dict(params))
+def _compiled(
+    primitive: Any, params: tuple[tuple[str, Any], ...]
+) -> Callable[..., list[jax.Array]]:
+    def call(*operands: jax.Array) -> list[jax.Array]:
+        results: list[jax.Array] = primitive.bind(*operands, **dict(params))
         return results
 
-    return jax.jit(jscan_scan)
+    call.__name__ = primitive.name
+    return jax.jit(call)
 
 
 def scan_abstract_eval(
@@ -167,12 +175,17 @@ def scan_in_kernels(
 
 def scan_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
     """The scan where there is no kernel."""
+    check_runs_anywhere(method)
+    return scan_in_plain_jax(*operands, **params)
+
+
+def check_runs_anywhere(method: str) -> None:
+    """Raise for the name of a strategy, where there is no kernel."""
     if method not in ("auto", "xla"):
         raise ValueError(
-            f"jscan: method={method!r} needs a CUDA GPU, and this scan is being compiled for "
+            f"jscan: method={method!r} needs a CUDA GPU, and this call is being compiled for "
             "another platform; use method='auto' or method='xla' there"
         )
-    return scan_in_plain_jax(*operands, **params)
 
 
 def as_traced(ctx: Any) -> contextlib.AbstractContextManager[Any]:
@@ -181,7 +194,7 @@ def as_traced(ctx: Any) -> contextlib.AbstractContextManager[Any]:
     return jax.enable_x64(True) if wide else contextlib.nullcontext()
 
 
-def lower_to_kernels(ctx: Any, *operands: Any, **params: Any) -> Any:
+def lower_to_kernels(in_kernels: Callable[..., Any], ctx: Any, *operands: Any, **params: Any) -> Any:
     """Lower to a kernel, which knows nothing of meshes: it runs on what one device holds."""
     current = jax.sharding.get_abstract_mesh()
     empty = AbstractMesh((), (), abstract_device=current.abstract_device)
@@ -190,19 +203,35 @@ def lower_to_kernels(ctx: Any, *operands: Any, **params: Any) -> Any:
             avals_in=[jax.core.ShapedArray(a.shape, a.dtype) for a in ctx.avals_in],
             avals_out=[jax.core.ShapedArray(a.shape, a.dtype) for a in ctx.avals_out],
         )
-        return mlir.lower_fun(scan_in_kernels, multiple_results=True)(local, *operands, **params)
+        return mlir.lower_fun(in_kernels, multiple_results=True)(local, *operands, **params)
 
 
-def lower_anywhere(ctx: Any, *operands: Any, **params: Any) -> Any:
-    """Lower to plain JAX, or to an interpreted kernel."""
-    if params["interpret"]:
-        return lower_to_kernels(ctx, *operands, **params)
-    with as_traced(ctx):
-        return mlir.lower_fun(scan_anywhere, multiple_results=True)(ctx, *operands, **params)
+def register_lowerings(
+    primitive: Any, in_kernels: Callable[..., Any], anywhere: Callable[..., Any]
+) -> None:
+    """Lower ``primitive`` to ``in_kernels`` on CUDA and to ``anywhere`` on every other platform.
+
+    Where the parameter ``interpret`` is set every platform takes the kernels, interpreted.
+    """
+    on_cuda = functools.partial(lower_to_kernels, in_kernels)
+
+    def elsewhere(ctx: Any, *operands: Any, **params: Any) -> Any:
+        if params["interpret"]:
+            return on_cuda(ctx, *operands, **params)
+        with as_traced(ctx):
+            return mlir.lower_fun(anywhere, multiple_results=True)(ctx, *operands, **params)
+
+    mlir.register_lowering(primitive, elsewhere)
+    mlir.register_lowering(primitive, on_cuda, platform="cuda")
 
 
-def scan_batching(
-    operands: Sequence[jax.Array], dims: Sequence[int | None], *, axis: int, **params: Any
+def batched(
+    primitive: Any,
+    operands: Sequence[jax.Array],
+    dims: Sequence[int | None],
+    *,
+    axis: int,
+    **params: Any,
 ) -> tuple[list[jax.Array], list[int]]:
     """Give every operand the batch dimension in one place, with size 1 where it is unmapped."""
     places = {d for d in dims if d is not None}
@@ -215,14 +244,17 @@ def scan_batching(
         else x
         for x, d in zip(operands, dims, strict=True)
     ]
-    results = scan_p.bind(*aligned, axis=axis + (place <= axis), **params)
+    results = primitive.bind(*aligned, axis=axis + (place <= axis), **params)
     return results, [place] * len(results)
 
 
-def scan_jvp(
-    primals: Sequence[jax.Array], tangents: Sequence[Any], **params: Any
+def jvp_of(
+    meaning: Callable[..., list[jax.Array]],
+    primals: Sequence[jax.Array],
+    tangents: Sequence[Any],
+    **params: Any,
 ) -> tuple[list[jax.Array], list[Any]]:
-    """Differentiate the scan as written in plain JAX, in the operands that have a tangent."""
+    """Differentiate a primitive as written in plain JAX, in the operands that have a tangent."""
     moving = [
         i for i, t in enumerate(tangents) if type(t) is not ad.Zero and t.dtype != jax.dtypes.float0
     ]
@@ -231,7 +263,7 @@ def scan_jvp(
         operands = list(primals)
         for i, x in zip(moving, moved, strict=True):
             operands[i] = x
-        return scan_in_plain_jax(*operands, differentiable=True, **params)
+        return meaning(*operands, differentiable=True, **params)
 
     results, slopes = jax.jvp(
         of_moving, [primals[i] for i in moving], [tangents[i] for i in moving]
@@ -274,10 +306,9 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
     )
 
 
-scan_p.def_impl(scan_impl)
+scan_p.def_impl(functools.partial(run, scan_p))
 scan_p.def_abstract_eval(scan_abstract_eval)
-mlir.register_lowering(scan_p, lower_anywhere)
-mlir.register_lowering(scan_p, lower_to_kernels, platform="cuda")
-batching.primitive_batchers[scan_p] = scan_batching
-ad.primitive_jvps[scan_p] = scan_jvp
+register_lowerings(scan_p, scan_in_kernels, scan_anywhere)
+batching.primitive_batchers[scan_p] = functools.partial(batched, scan_p)
+ad.primitive_jvps[scan_p] = functools.partial(jvp_of, scan_in_plain_jax)
 pe.dce_rules[scan_p] = scan_dce

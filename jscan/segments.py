@@ -179,6 +179,22 @@ class Segments:
         return lax.concatenate([zero, lax.cumsum(lengths, lengths.ndim - 1)], lengths.ndim - 1)
 
     @property
+    def num_segments(self) -> int | None:
+        """How many segments there are, empty ones included; None where that is not static.
+
+        It is static for lengths and offsets, and for concrete flags and ids. Where flags or ids
+        have rows it is that of the row with the most segments.
+        """
+        if self._kind == "lengths":
+            return int(self._descriptor.shape[0])
+        if self._kind == "offsets":
+            return int(self._descriptor.shape[0]) - 1
+        if _is_traced(self._descriptor):
+            return None
+        ids = np.asarray(self.ids)
+        return int(ids.max()) + 1 if ids.size else 0
+
+    @property
     def _length(self) -> int:
         assert self._total is not None
         return self._total
@@ -227,6 +243,15 @@ def head_flags(segments: Segments) -> jax.Array:
         return lax.concatenate([first, lax.ne(here, before)], array.ndim - 1)
     flags = jnp.zeros((segments._length,), jnp.bool_)
     return flags.at[segments._starts()].set(True, mode="drop")
+
+
+def describe(segments: Segments) -> tuple[str, jax.Array]:
+    """What tells an element's segment, and how: by "flags", by "runs", or by "ids"."""
+    if segments._kind == "flags":
+        return "flags", segments._descriptor
+    if segments._kind == "ids":
+        return "runs", segments._descriptor
+    return "ids", segments.ids
 
 
 def _count(ids: jax.Array, num_segments: int) -> jax.Array:

@@ -3,3 +3,4 @@
 from jscan.kernels.launch import METHODS as METHODS
 from jscan.kernels.launch import scan as scan
 from jscan.kernels.launch import why_not as why_not
+from jscan.kernels.reduction import reduce as reduce

@@ -43,7 +43,7 @@ def why_not(
         return str(error)
     if exclusive and combine.identity is None:
         return "an exclusive scan needs the operator's identity"
-    shape = _shape(leaves, combine, axis, segmented=False)
+    shape = shape_of(leaves, combine, axis, False)
     if max(shape.outer, shape.n, shape.inner) >= _MOST:
         return "kernels take at most 2**31 - 2**20 elements along an axis, before it or behind it"
     if method == "block" and tuning.block(shape) is None:
@@ -76,8 +76,8 @@ def scan(
     if flags is not None and flags.dtype.name not in _SUPPORTED:
         flags = flags != 0  # integers of 2 and 4 bits, which may lie packed in memory
     operands = [*parts, *([] if flags is None else [flags])]
-    shape = _shape(leaves, combine, axis, flags is not None)
-    cut = Cut(operands, full, axis, _tile(shape, method), reverse=reverse, exclusive=exclusive)
+    shape = shape_of(leaves, combine, axis, flags is not None)
+    cut = Cut(operands, full, axis, tile(shape, method), reverse=reverse, exclusive=exclusive)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     one = Scan(
         geometry=cut.geometry,
@@ -123,7 +123,8 @@ def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def _shape(leaves: Sequence[Any], combine: Any, axis: int, segmented: bool) -> tuning.Shape:
+def shape_of(leaves: Sequence[Any], combine: Any, axis: int, segmented: bool) -> tuning.Shape:
+    """What the choice of a tile depends on."""
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
     return tuning.Shape(
         *_three(full, axis),
@@ -134,11 +135,11 @@ def _shape(leaves: Sequence[Any], combine: Any, axis: int, segmented: bool) -> t
     )
 
 
-def _tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
+def tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
     """The cut for a named method, or for the better one."""
-    tile = None if method == "lookback" else tuning.block(shape)
-    if tile is not None and (method == "block" or tuning.suits_block(shape, tile)):
-        return tile
+    rows = None if method == "lookback" else tuning.block(shape)
+    if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
+        return rows
     return tuning.lookback(shape)
 
 

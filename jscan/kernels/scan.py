@@ -57,7 +57,7 @@ class Scan:
 
     def split(self, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """The input and output references out of all of the kernel's."""
-        inputs = len(self.views) + self.segmented
+        inputs = len(self.views) + (self.flag_view is not None)
         outputs = sum(self.used)
         return refs[:inputs], refs[inputs : inputs + outputs]
 

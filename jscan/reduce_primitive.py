@@ -1,0 +1,304 @@
+"""``reduce_p``: one primitive for every reduction, and all its rules.
+
+Operands are the K leaves, then the descriptor unless ``kind`` is "whole". All have one rank; a
+dimension is full size or 1 (then shared), and the reduced one is full size everywhere. Results are
+the leaves, with ``num_segments`` elements along that axis. Kinds of descriptor:
+
+    ids      an element's segment is its id; what lies outside [0, num_segments) is dropped. Equal
+             ids must be neighbours
+    flags    head flags; segments are numbered from 0
+    runs     a segment is a run of equal values; segments are numbered from 0
+    whole    one segment, no descriptor
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+from jax.interpreters import ad, batching
+
+from jscan import fallback, primitive
+from jscan.combine import Combine
+
+reduce_p: Any = core.Primitive("jscan_reduce")
+reduce_p.multiple_results = True
+
+
+def reduce(
+    leaves: Sequence[jax.Array],
+    descriptor: jax.Array | None,
+    *,
+    combine: Combine,
+    axis: int,
+    kind: str,
+    num_segments: int,
+    method: str,
+) -> list[jax.Array]:
+    """Bind ``reduce_p``; leaves and descriptor have one rank."""
+    operands = [*leaves] if descriptor is None else [*leaves, descriptor]
+    results: list[jax.Array] = reduce_p.bind(
+        *primitive.vary_alike([fallback.replicate(x) for x in operands]),
+        combine=combine,
+        axis=axis,
+        kind=kind,
+        num_segments=num_segments,
+        method=method,
+        interpret=primitive.interpreting(),
+    )
+    return results
+
+
+def _split(operands: Sequence[Any], kind: str) -> tuple[list[Any], Any]:
+    return ([*operands], None) if kind == "whole" else ([*operands[:-1]], operands[-1])
+
+
+def _result_shape(
+    operands: Sequence[Any], axis: int, num_segments: int
+) -> tuple[int, ...]:
+    full = fallback.full_shape(operands)
+    return (*full[:axis], num_segments, *full[axis + 1 :])
+
+
+def reduce_abstract_eval(
+    *avals: Any, combine: Combine, axis: int, kind: str, num_segments: int, **_: Any
+) -> list[Any]:
+    """The leaves with ``num_segments`` in place of the axis."""
+    shape = _result_shape(avals, axis, num_segments)
+    leaves, _descriptor = _split(avals, kind)
+    _, sharding = fallback.full_extent(avals)
+    dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    return [
+        leaf.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
+        for leaf, dtype in zip(leaves, dtypes, strict=True)
+    ]
+
+
+def reduce_in_plain_jax(
+    *operands: jax.Array,
+    combine: Combine,
+    axis: int,
+    kind: str,
+    num_segments: int,
+    differentiable: bool = False,
+    **_: Any,
+) -> list[jax.Array]:
+    """The reduction in plain JAX: a scatter for the machine's operations, else a scan."""
+    leaves, descriptor = _split(operands, kind)
+    full = fallback.full_shape(operands)
+    narrow = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    wide = [
+        jnp.moveaxis(jnp.broadcast_to(x, full).astype(dtype), axis, 0)
+        for x, dtype in zip(leaves, combine.dtypes, strict=True)
+    ]
+    if kind == "whole":
+        fn = functools.partial(combine, differentiable=differentiable)
+        results = fallback.reduce_pairs(fn, wide, axis=0)
+    else:
+        numbers = jnp.moveaxis(segment_numbers(descriptor, axis=axis, kind=kind), axis, 0)
+        results = _reduce_segments(wide, numbers, combine, num_segments, differentiable)
+    return [
+        jnp.moveaxis(x, 0, axis).astype(dtype) for x, dtype in zip(results, narrow, strict=True)
+    ]
+
+
+def segment_numbers(descriptor: jax.Array, *, axis: int, kind: str) -> jax.Array:
+    """Each element's segment, in an integer dtype; what is dropped may have any other number."""
+    if kind == "ids":
+        return descriptor
+    if descriptor.shape[axis] == 0:
+        return jnp.zeros(descriptor.shape, jnp.int32)
+    here = lax.slice_in_dim(descriptor, 1, None, axis=axis)
+    if kind == "flags":
+        heads = here != 0
+    else:
+        heads = here != lax.slice_in_dim(descriptor, 0, -1, axis=axis)
+    first = jnp.zeros_like(lax.slice_in_dim(descriptor, 0, 1, axis=axis), dtype=jnp.int32)
+    heads = lax.concatenate([first, heads.astype(jnp.int32)], axis)
+    return lax.cumsum(heads, axis)
+
+
+def _reduce_segments(
+    leaves: list[jax.Array],
+    numbers: jax.Array,
+    combine: Combine,
+    num_segments: int,
+    differentiable: bool,
+) -> list[jax.Array]:
+    identity = combine.identity
+    assert identity is not None
+    monoids = combine.monoids
+    if all(name in _SCATTERS for name in monoids):
+        return [
+            _scatter(_SCATTERS[str(name)], x, numbers, i, num_segments)
+            for name, x, i in zip(monoids, leaves, identity, strict=True)
+        ]
+    n = leaves[0].shape[0]
+    changes = lax.ne(lax.slice_in_dim(numbers, 1, None), lax.slice_in_dim(numbers, 0, max(n - 1, 0)))
+    edge = jnp.ones((min(n, 1), *numbers.shape[1:]), jnp.bool_)
+    heads, ends = (lax.concatenate(p, 0) for p in ([edge, changes], [changes, edge]))
+    scanned = fallback.scan(
+        leaves,
+        heads,
+        combine=combine,
+        axis=0,
+        reverse=False,
+        exclusive=False,
+        used=(True,) * len(leaves),
+        differentiable=differentiable,
+    )
+    places = jnp.where(ends, numbers, jnp.full_like(numbers, -1))
+    return [
+        _scatter("set", x, places, i, num_segments) for x, i in zip(scanned, identity, strict=True)
+    ]
+
+
+_SCATTERS = {"add": "add", "mul": "multiply", "max": "max", "min": "min"}
+
+
+def _scatter(
+    update: str, x: jax.Array, numbers: jax.Array, identity: Any, num_segments: int
+) -> jax.Array:
+    """``x`` gathered into segments along the first axis; numbers outside are dropped."""
+
+    def one(x: jax.Array, numbers: jax.Array) -> jax.Array:
+        # An index beyond the end is dropped, one before the start counts from the end.
+        inside = (numbers >= 0) & (numbers < _limit(num_segments, numbers.dtype))
+        places = jnp.where(inside, numbers.astype(jnp.int32), np.int32(num_segments))
+        into = jnp.full((num_segments, *x.shape[1:]), identity, x.dtype)
+        result: jax.Array = getattr(into.at[places], update)(x, mode="drop")
+        return result
+
+    if all(size == 1 for size in numbers.shape[1:]):
+        return one(x, numbers.reshape(numbers.shape[0]))
+    rest = x.shape[1:]
+    numbers = jnp.broadcast_to(numbers, x.shape)
+    columns = jax.vmap(one, in_axes=1, out_axes=1)
+    flat = columns(x.reshape(x.shape[0], -1), numbers.reshape(x.shape[0], -1))
+    return flat.reshape(num_segments, *rest)
+
+
+def _limit(num_segments: int, dtype: Any) -> Any:
+    """``num_segments`` as far as ``dtype`` can say it."""
+    return np.asarray(min(num_segments, int(jnp.iinfo(dtype).max)), dtype)
+
+
+def reduce_in_kernels(
+    *operands: jax.Array, kind: str, method: str, interpret: bool, **params: Any
+) -> list[jax.Array]:
+    """The reduction in a kernel where one can run it."""
+    leaves, descriptor = _split(operands, kind)
+    combine, axis, num_segments = params["combine"], params["axis"], params["num_segments"]
+    full = fallback.full_shape(operands)
+    if method == "xla" or 0 in full or num_segments == 0:
+        return reduce_in_plain_jax(*operands, kind=kind, **params)
+    # Pallas takes seconds to import, and only GPU programs need it.
+    from jscan import kernels
+
+    if fallback.full_shape(leaves) != full:
+        leaves[0] = jnp.broadcast_to(leaves[0], full)
+    reason = kernels.why_not(leaves, combine=combine, axis=axis, exclusive=False, method=method)
+    if reason is None:
+        return kernels.reduce(
+            leaves,
+            descriptor,
+            combine=combine,
+            axis=axis,
+            kind=kind,
+            num_segments=num_segments,
+            used=(True,) * len(leaves),
+            method=method,
+            interpret=interpret,
+        )
+    if method != "auto":
+        raise ValueError(f"jscan: method={method!r} cannot run this reduction: {reason}")
+    return reduce_in_plain_jax(*operands, kind=kind, **params)
+
+
+def reduce_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
+    """The reduction where there is no kernel."""
+    primitive.check_runs_anywhere(method)
+    return reduce_in_plain_jax(*operands, **params)
+
+
+def reduce_jvp(
+    primals: Sequence[jax.Array], tangents: Sequence[Any], **params: Any
+) -> tuple[list[jax.Array], list[Any]]:
+    """A sum's tangent is the sum of tangents; others are differentiated as plain JAX."""
+    combine, kind = params["combine"], params["kind"]
+    if not all(name == "add" for name in combine.monoids):
+        return primitive.jvp_of(reduce_in_plain_jax, primals, tangents, **params)
+    leaves, _ = _split(primals, kind)
+    results = reduce_p.bind(*primals, **params)
+    slopes = [
+        ad.instantiate_zeros(t) if jnp.issubdtype(x.dtype, jnp.inexact) else None
+        for x, t in zip(leaves, tangents, strict=False)
+    ]
+    moving = [i for i, t in enumerate(slopes) if t is not None]
+    combine = combine if len(moving) == len(leaves) else combine.restrict(moving)
+    descriptor = primals[len(leaves) :]
+    moved = iter(
+        reduce_p.bind(*(slopes[i] for i in moving), *descriptor, **{**params, "combine": combine})
+    )
+    return results, [
+        ad.Zero(jax.typeof(r).to_tangent_aval()) if t is None else next(moved)
+        for r, t in zip(results, slopes, strict=True)
+    ]
+
+
+def reduce_transpose(
+    cotangents: Sequence[Any], *operands: Any, axis: int, kind: str, num_segments: int, **_: Any
+) -> list[Any]:
+    """A sum's transpose: every element takes the cotangent of its segment."""
+    leaves, descriptor = _split(operands, kind)
+    results = []
+    for leaf, cotangent in zip(leaves, cotangents, strict=True):
+        if not ad.is_undefined_primal(leaf):
+            results.append(None)
+        elif type(cotangent) is ad.Zero:
+            results.append(ad.Zero(leaf.aval))
+        else:
+            results.append(
+                _spread(cotangent, descriptor, leaf.aval, axis=axis, kind=kind, limit=num_segments)
+            )
+    return [*results, *([] if descriptor is None else [None])]
+
+
+def _spread(
+    cotangent: jax.Array, descriptor: Any, like: Any, *, axis: int, kind: str, limit: int
+) -> jax.Array:
+    """The cotangent of each element's segment, summed where the operand was shared."""
+    if kind == "whole":
+        full = (*cotangent.shape[:axis], like.shape[axis], *cotangent.shape[axis + 1 :])
+        spread = jnp.broadcast_to(cotangent, full)
+    elif limit == 0:
+        return jnp.zeros(like.shape, like.dtype)
+    else:
+        numbers = segment_numbers(descriptor, axis=axis, kind=kind)
+        inside = (numbers >= 0) & (numbers < _limit(limit, numbers.dtype))
+        places = jnp.where(inside, numbers.astype(jnp.int32), np.int32(limit))
+        if places.size == places.shape[axis]:
+            spread = jnp.take(
+                cotangent, places.reshape(-1), axis, mode="fill", fill_value=0, indices_are_sorted=False
+            )
+        else:
+            shape = (*cotangent.shape[:axis], places.shape[axis], *cotangent.shape[axis + 1 :])
+            spread = jnp.take_along_axis(
+                cotangent, jnp.broadcast_to(places, shape), axis, mode="fill", fill_value=0
+            )
+    shared = [d for d, size in enumerate(like.shape) if size == 1 and spread.shape[d] != 1]
+    return jnp.sum(spread, shared, keepdims=True) if shared else spread
+
+
+reduce_p.def_impl(functools.partial(primitive.run, reduce_p))
+reduce_p.def_abstract_eval(reduce_abstract_eval)
+primitive.register_lowerings(reduce_p, reduce_in_kernels, reduce_anywhere)
+batching.primitive_batchers[reduce_p] = functools.partial(primitive.batched, reduce_p)
+ad.primitive_jvps[reduce_p] = reduce_jvp
+ad.primitive_transposes[reduce_p] = reduce_transpose

@@ -1,0 +1,361 @@
+"""Reductions, whole or by segments: the public functions."""
+
+from __future__ import annotations
+
+import operator as python_operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan import checks, dispatch, operators, reduce_primitive
+from jscan.combine import accumulation_dtype
+from jscan.segments import Segments
+
+
+def segment_sum(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    method: str = "auto",
+) -> jax.Array:
+    """Sum of the elements of each segment; takes the place of ``jax.ops.segment_sum``.
+
+    ``y[s] = sum of data[i] over all i with segment_ids[i] == s``, and 0 where there is none.
+
+    Args:
+      data: an array ``(n, ...)``.
+      segment_ids: ``(n,)``, any integer dtype. Elements whose id is negative or not below
+        ``num_segments`` are dropped.
+      num_segments: how many segments there are, static. Where it is left out it is
+        ``max(segment_ids) + 1``, and the ids must be concrete.
+      indices_are_sorted: promises that equal ids are neighbours, as they are in sorted ids. On a
+        CUDA GPU this is what takes the single-pass kernel; without it ``jax.ops`` runs. Where the
+        promise is broken, a segment holds the total of some of its elements.
+      method: as for ``jscan.associative_scan``. A strategy's name needs sorted ids.
+
+    Returns:
+      An array ``(num_segments, ...)`` of the dtype of ``data``. float16 and bfloat16 are added in
+      float32 and rounded once at the end; integers wrap.
+
+    Raises:
+      TypeError: ``segment_ids`` is not of an integer dtype, or ``num_segments`` is no integer.
+      ValueError: a shape, ``num_segments`` or ``method`` does not fit.
+
+    With sorted ids, data and ids are read once and each result is written twice (a fill, and the
+    totals). The order of addition within a segment is the order of the elements, in a tree.
+
+    Sources: Blelloch, *Prefix Sums and Their Applications* (1990); Sengupta et al., *Scan
+    Primitives for GPU Computing* (2007).
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import jscan
+      >>> data = jnp.array([5, 1, 2, 3, 4])
+      >>> ids = jnp.array([0, 0, 2, 2, 2])
+      >>> print(jscan.segment_sum(data, ids, 4, indices_are_sorted=True))
+      [6 0 9 0]
+    """
+    return _segment_reduce(
+        "jscan.segment_sum",
+        operators.add,
+        data,
+        segment_ids,
+        num_segments,
+        indices_are_sorted,
+        method,
+    )
+
+
+def segment_prod(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    method: str = "auto",
+) -> jax.Array:
+    """Product of the elements of each segment; takes the place of ``jax.ops.segment_prod``.
+
+    ``y[s] = product of data[i] over all i with segment_ids[i] == s``, and 1 where there is none.
+
+    Arguments, result, errors and cost are those of ``jscan.segment_sum``.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import jscan
+      >>> data = jnp.array([5, 1, 2, 3, 4])
+      >>> ids = jnp.array([0, 0, 2, 2, 2])
+      >>> print(jscan.segment_prod(data, ids, 4, indices_are_sorted=True))
+      [ 5  1 24  1]
+    """
+    return _segment_reduce(
+        "jscan.segment_prod",
+        operators.mul,
+        data,
+        segment_ids,
+        num_segments,
+        indices_are_sorted,
+        method,
+    )
+
+
+def segment_max(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    method: str = "auto",
+) -> jax.Array:
+    """Maximum of the elements of each segment; takes the place of ``jax.ops.segment_max``.
+
+    ``y[s] = max of data[i] over all i with segment_ids[i] == s``, and the least value of the dtype
+    where there is none. NaN propagates.
+
+    Arguments, result, errors and cost are those of ``jscan.segment_sum``; ``data`` is real or
+    bool.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import jscan
+      >>> data = jnp.array([5.0, 1.0, 2.0, 3.0, 4.0])
+      >>> ids = jnp.array([0, 0, 2, 2, 2])
+      >>> print(jscan.segment_max(data, ids, 4, indices_are_sorted=True))
+      [  5. -inf   4. -inf]
+    """
+    return _segment_reduce(
+        "jscan.segment_max",
+        operators.max,
+        data,
+        segment_ids,
+        num_segments,
+        indices_are_sorted,
+        method,
+    )
+
+
+def segment_min(
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    method: str = "auto",
+) -> jax.Array:
+    """Minimum of the elements of each segment; takes the place of ``jax.ops.segment_min``.
+
+    ``y[s] = min of data[i] over all i with segment_ids[i] == s``, and the greatest value of the
+    dtype where there is none. NaN propagates.
+
+    Arguments, result, errors and cost are those of ``jscan.segment_sum``; ``data`` is real or
+    bool.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import jscan
+      >>> data = jnp.array([5.0, 1.0, 2.0, 3.0, 4.0])
+      >>> ids = jnp.array([0, 0, 2, 2, 2])
+      >>> print(jscan.segment_min(data, ids, 4, indices_are_sorted=True))
+      [ 1. inf  2. inf]
+    """
+    return _segment_reduce(
+        "jscan.segment_min",
+        operators.min,
+        data,
+        segment_ids,
+        num_segments,
+        indices_are_sorted,
+        method,
+    )
+
+
+def reduce(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    axis: int = 0,
+    *,
+    identity: Any = None,
+    segments: Any = None,
+    num_segments: int | None = None,
+    method: str = "auto",
+) -> Any:
+    """Reduction under any associative operator, along an axis or by segments of it.
+
+    ``y = x[0] ⊕ x[1] ⊕ ... ⊕ x[n-1]``, in this order. With ``segments``, ``y[s]`` is that of the
+    elements of segment ``s``, and the identity where it has none.
+
+    Args:
+      fn: an associative operator; it need not commute. As for ``jscan.associative_scan``.
+      elems: a pytree of arrays of any dtype with one length along ``axis``.
+      axis: the axis to reduce, counted from the end where negative.
+      identity: the identity of ``fn``, as for ``jscan.associative_scan``. Needed, unless ``fn`` is
+        one of ``jscan.operators``, for an empty axis and with ``segments``.
+      segments: ``jscan.Segments``, or head flags, as for ``jscan.associative_scan``. Segments are
+        numbered from 0 along the axis; those of ``from_lengths`` and ``from_offsets`` keep their
+        numbers where some are empty.
+      num_segments: how many segments to return, static. It may be left out for ``from_lengths``
+        and ``from_offsets``, and where the segments are concrete. Further segments are dropped.
+      method: as for ``jscan.associative_scan``.
+
+    Returns:
+      A pytree like ``elems`` without ``axis``; with ``segments``, with ``num_segments`` elements
+      along it. float16 and bfloat16 are combined in float32 and rounded once at the end.
+
+    Raises:
+      TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
+        not bool or integer; a leaf is no array.
+      ValueError: ``axis``, a length, a shape, ``identity``, ``num_segments`` or ``method`` does
+        not fit.
+
+    On a CUDA GPU each leaf is read once. Without segments the operators that are one machine
+    operation (``add``, ``max``, ...) take XLA's own reduction, whose order is not fixed.
+
+    Sources: as for ``jscan.segment_sum``.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import jscan
+      >>> x = jnp.array([3, 1, 4, 1, 5])
+      >>> print(jscan.reduce(jnp.maximum, x))
+      5
+      >>> segments = jscan.Segments.from_lengths([2, 0, 3])
+      >>> print(jscan.reduce(jscan.operators.add, x, segments=segments))
+      [ 4  0 10]
+    """
+    caller = "jscan.reduce"
+    checks.check_operator(caller, fn)
+    checks.check_method(caller, method)
+    values, treedef = jax.tree.flatten(elems)
+    leaves = checks.as_arrays(caller, "elems", values)
+    axis = checks.check_axis(caller, "elems", axis, leaves[0].shape)
+    checks.check_lengths(caller, "elems", leaves, axis)
+    ends = None
+    if identity is not None:
+        ends = checks.identity_leaves(caller, identity, treedef, leaves, axis)
+    elif not isinstance(fn, operators.Operator):
+        if segments is not None:
+            raise ValueError(
+                f"{caller}: segments need identity= where fn is not one of jscan.operators"
+            )
+        if leaves[0].shape[axis] == 0:
+            raise ValueError(
+                f"{caller}: elems has no elements along axis={axis}; identity= is needed where fn "
+                "is not one of jscan.operators"
+            )
+    results = dispatch.reduce(
+        caller,
+        fn,
+        leaves,
+        treedef,
+        axis=axis,
+        identity=ends,
+        segments=segments,
+        num_segments=_segment_count(caller, num_segments, segments),
+        method=method,
+    )
+    return jax.tree.unflatten(treedef, results)
+
+
+def _segment_reduce(
+    caller: str,
+    operator: operators.Operator,
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None,
+    indices_are_sorted: bool,
+    method: str,
+) -> jax.Array:
+    checks.check_method(caller, method)
+    array = checks.as_array(caller, "data", data)
+    ids = checks.as_array(caller, "segment_ids", segment_ids)
+    if not jnp.issubdtype(ids.dtype, jnp.integer):
+        raise TypeError(f"{caller}: segment_ids must have an integer dtype; got {ids.dtype}")
+    if ids.ndim != 1 or array.ndim == 0 or array.shape[0] != ids.shape[0]:
+        raise ValueError(
+            f"{caller}: segment_ids must have one id for each element of data's first axis; got "
+            f"segment_ids of shape {ids.shape} and data of shape {array.shape}"
+        )
+    if not operator.takes(array.dtype):
+        raise TypeError(
+            f"{caller}: data has dtype {array.dtype}, which {operator.name} does not take"
+        )
+    count = _checked_count(caller, num_segments)
+    if count is None:
+        count = _highest(caller, ids) + 1
+    indices_are_sorted = checks.check_flag(caller, "indices_are_sorted", indices_are_sorted)
+    if not indices_are_sorted:
+        if method not in ("auto", "xla"):
+            raise ValueError(f"{caller}: method={method!r} needs indices_are_sorted=True")
+        return _unsorted(operator, array, ids, count)
+    combine = dispatch.combine_once(operator, (array.dtype,))
+    (result,) = reduce_primitive.reduce(
+        [array],
+        lax.expand_dims(ids, range(1, array.ndim)),
+        combine=combine,
+        axis=0,
+        kind="ids",
+        num_segments=count,
+        method=method,
+    )
+    return result
+
+
+_UNSORTED = {
+    "add": jax.ops.segment_sum,
+    "mul": jax.ops.segment_prod,
+    "max": jax.ops.segment_max,
+    "min": jax.ops.segment_min,
+}
+
+
+def _unsorted(
+    operator: operators.Operator, data: jax.Array, ids: jax.Array, num_segments: int
+) -> jax.Array:
+    wide = data.astype(accumulation_dtype(data.dtype))
+    return _UNSORTED[operator.name](wide, ids, num_segments).astype(data.dtype)
+
+
+def _checked_count(caller: str, num_segments: Any) -> int | None:
+    if num_segments is None:
+        return None
+    if isinstance(num_segments, jax.core.Tracer):
+        raise TypeError(f"{caller}: num_segments must be known at trace time, not traced")
+    try:
+        count = python_operator.index(num_segments)
+    except TypeError:
+        raise TypeError(f"{caller}: num_segments must be an integer; got {num_segments!r}") from None
+    if not 0 <= count < 2**31 - 1:
+        raise ValueError(f"{caller}: num_segments must be in [0, 2**31 - 1); got {count}")
+    return count
+
+
+def _highest(caller: str, ids: jax.Array) -> int:
+    """The highest id, or -1 where there is none."""
+    if isinstance(ids, jax.core.Tracer):
+        raise ValueError(f"{caller}: num_segments is required where segment_ids is traced")
+    return int(np.max(np.asarray(ids), initial=0)) if ids.size else -1
+
+
+def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
+    """How many segments to return; None without segments."""
+    count = _checked_count(caller, num_segments)
+    if segments is None:
+        if count is not None:
+            raise ValueError(f"{caller}: num_segments={count} needs segments")
+        return None
+    if count is not None:
+        return count
+    if not isinstance(segments, Segments):
+        segments = Segments.from_flags(checks.as_array(caller, "segments", segments))
+    known = segments.num_segments
+    if known is None:
+        raise ValueError(
+            f"{caller}: num_segments is required where segments are traced flags or ids"
+        )
+    return known
