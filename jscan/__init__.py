@@ -13,5 +13,10 @@ from jscan.scans import cummin as cummin
 from jscan.scans import cumprod as cumprod
 from jscan.scans import cumsum as cumsum
 from jscan.segments import Segments as Segments
+from jscan.vectors import distribute as distribute
+from jscan.vectors import enumerate as enumerate
+from jscan.vectors import pack as pack
+from jscan.vectors import split as split
+from jscan.vectors import split_and_segment as split_and_segment
 
 __version__ = "0.1.0"

@@ -42,6 +42,21 @@ def check_axis(caller: str, name: str, axis: Any, shape: tuple[int, ...]) -> int
     return index % len(shape)
 
 
+def check_count(caller: str, name: str, value: Any) -> int | None:
+    """A size that is known at trace time; None where none is given."""
+    if value is None:
+        return None
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(f"{caller}: {name} must be known at trace time, not traced")
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{caller}: {name} must be an integer; got {value!r}") from None
+    if not 0 <= count < 2**31 - 1:
+        raise ValueError(f"{caller}: {name} must be in [0, 2**31 - 1); got {count}")
+    return count
+
+
 def check_flag(caller: str, name: str, value: Any) -> bool:
     """A Python truth value; a traced one cannot choose the program."""
     if isinstance(value, jax.core.Tracer):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator as python_operator
 from collections.abc import Callable
 from typing import Any
 
@@ -285,7 +284,7 @@ def _segment_reduce(
         raise TypeError(
             f"{caller}: data has dtype {array.dtype}, which {operator.name} does not take"
         )
-    count = _checked_count(caller, num_segments)
+    count = checks.check_count(caller, "num_segments", num_segments)
     if count is None:
         count = _highest(caller, ids) + 1
     indices_are_sorted = checks.check_flag(caller, "indices_are_sorted", indices_are_sorted)
@@ -321,20 +320,6 @@ def _unsorted(
     return _UNSORTED[operator.name](wide, ids, num_segments).astype(data.dtype)
 
 
-def _checked_count(caller: str, num_segments: Any) -> int | None:
-    if num_segments is None:
-        return None
-    if isinstance(num_segments, jax.core.Tracer):
-        raise TypeError(f"{caller}: num_segments must be known at trace time, not traced")
-    try:
-        count = python_operator.index(num_segments)
-    except TypeError:
-        raise TypeError(f"{caller}: num_segments must be an integer; got {num_segments!r}") from None
-    if not 0 <= count < 2**31 - 1:
-        raise ValueError(f"{caller}: num_segments must be in [0, 2**31 - 1); got {count}")
-    return count
-
-
 def _highest(caller: str, ids: jax.Array) -> int:
     """The highest id, or -1 where there is none."""
     if isinstance(ids, jax.core.Tracer):
@@ -344,7 +329,7 @@ def _highest(caller: str, ids: jax.Array) -> int:
 
 def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
     """How many segments to return; None without segments."""
-    count = _checked_count(caller, num_segments)
+    count = checks.check_count(caller, "num_segments", num_segments)
     if segments is None:
         if count is not None:
             raise ValueError(f"{caller}: num_segments={count} needs segments")

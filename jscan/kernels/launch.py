@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import jax
@@ -43,7 +43,11 @@ def why_not(
         return str(error)
     if exclusive and combine.identity is None:
         return "an exclusive scan needs the operator's identity"
-    shape = shape_of(leaves, combine, axis, False)
+    return why_not_shape(shape_of(leaves, combine, axis, False), method)
+
+
+def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
+    """Why no kernel (of this method) can run on operands of this shape; None if one can."""
     if max(shape.outer, shape.n, shape.inner) >= _MOST:
         return "kernels take at most 2**31 - 2**20 elements along an axis, before it or behind it"
     if method == "block" and tuning.block(shape) is None:
@@ -77,8 +81,14 @@ def scan(
         flags = flags != 0  # integers of 2 and 4 bits, which may lie packed in memory
     operands = [*parts, *([] if flags is None else [flags])]
     shape = shape_of(leaves, combine, axis, flags is not None)
-    cut = Cut(operands, full, axis, tile(shape, method), reverse=reverse, exclusive=exclusive)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    widths = {real.itemsize for d in results for real in real_dtypes(d)}
+    cut = Cut(
+        *(operands, full, axis, tile(shape, method)),
+        reverse=reverse,
+        exclusive=exclusive,
+        widths=widths,
+    )
     one = Scan(
         geometry=cut.geometry,
         operator=operator,
@@ -106,13 +116,15 @@ class Cut:
         *,
         reverse: bool = False,
         exclusive: bool = False,
+        widths: Set[int] = frozenset(),
     ):
+        """``widths`` are those of the results, where they differ from the operands'."""
         self.tuned = tuned
         self.geometry = Geometry(
             *_three(full, axis),
             *(tuned.rows, tuned.length, tuned.lanes),
             *(reverse, exclusive),
-            mixed=len({x.dtype.itemsize for x in operands}) > 1,
+            mixed=len({x.dtype.itemsize for x in operands} | widths) > 1,
         )
         flat, views = zip(*(_view(x, full, axis) for x in operands), strict=True)
         self.operands: list[jax.Array] = list(flat)
@@ -125,13 +137,21 @@ def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
 
 def shape_of(leaves: Sequence[Any], combine: Any, axis: int, segmented: bool) -> tuning.Shape:
     """What the choice of a tile depends on."""
+    equations = len(prepare(combine).jaxpr.eqns)
+    return shape_of_leaves(leaves, axis, equations=equations, segmented=segmented)
+
+
+def shape_of_leaves(
+    leaves: Sequence[Any], axis: int, *, equations: int, segmented: bool
+) -> tuning.Shape:
+    """The same for an operator of so many equations."""
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
     return tuning.Shape(
         *_three(full, axis),
         width=sum(leaf.dtype.itemsize for leaf in leaves),
         leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
         segmented=segmented,
-        equations=len(prepare(combine).jaxpr.eqns),
+        equations=equations,
     )
 
 

@@ -37,6 +37,11 @@ class Scan:
     flag_view: View | None
 
     @property
+    def beside(self) -> int:
+        """How many inputs are not cut into tiles; they come behind the others."""
+        return 0
+
+    @property
     def segmented(self) -> bool:
         """Whether there are head flags."""
         return self.flag_view is not None
@@ -57,7 +62,7 @@ class Scan:
 
     def split(self, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """The input and output references out of all of the kernel's."""
-        inputs = len(self.views) + (self.flag_view is not None)
+        inputs = len(self.views) + (self.flag_view is not None) + self.beside
         outputs = sum(self.used)
         return refs[:inputs], refs[inputs : inputs + outputs]
 

@@ -1,0 +1,141 @@
+"""Ranks: marked elements counted, and what follows from the count written where it belongs.
+
+    marks     0  1  0  0  1  1
+    count     0  1  1  1  2  3      the scan, in int32
+
+    before    0  0  1  1  1  2      how many marked elements come before each
+    number   -1  0  0  0  1  2      the number of the last marked element so far
+    places    1  4  5 │ 6  6  6     where the marked elements are; n for those that do not exist
+    order     0  2  3 │ 1  4  5     where the unmarked elements are, then where the marked ones are
+
+The first two are written in place. The last two are scattered: an unmarked element of ``places``
+writes an n, from the end backwards, so that every word is written once and none twice; ``order``
+needs to be told how many elements are unmarked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan.kernels import launch, tuning
+from jscan.kernels.operator import trace_scalars
+from jscan.kernels.scan import Scan
+from jscan.kernels.tile import Tile
+
+COUNT = np.dtype(np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking(Scan):
+    """What to count, and what to write."""
+
+    source: str  # of the marks: "mask", or head flags as "flags", or changes of value as "runs"
+    emit: str  # "before", "number", "places", "order"
+    size: int  # of the result, along the axis
+
+    @property
+    def beside(self) -> int:
+        """``order`` reads how many elements are unmarked."""
+        return int(self.emit == "order")
+
+    @property
+    def segmented(self) -> bool:
+        """Ranks count along the whole axis."""
+        return False
+
+    @property
+    def result_size(self) -> int:
+        """How many elements the result has."""
+        return self.geometry.outer * self.size * self.geometry.inner
+
+    def load(self, tile: Tile, inputs: Sequence[Any]) -> list[jax.Array]:
+        """The marks as integers."""
+        return [self._marks(tile, inputs[0]).astype(COUNT)]
+
+    def _marks(self, tile: Tile, marks: Any) -> jax.Array:
+        [view] = self.views
+        here = tile.load(marks, view)
+        if self.source == "runs":
+            return (here != tile.load(marks, view, 1)) | tile.before_start(1)
+        return here != 0 if self.source == "mask" else (here != 0) | tile.before_start(1)
+
+    def store(
+        self,
+        tile: Tile,
+        outputs: Sequence[Any],
+        inputs: Sequence[Any],
+        scanned: Sequence[jax.Array],
+    ) -> None:
+        """Writes what follows from the count."""
+        [count], [result] = scanned, outputs
+        if self.emit == "number":
+            tile.store(result, count - np.int32(1))
+            return
+        marks = self._marks(tile, inputs[0])
+        before = count - marks.astype(COUNT)
+        if self.emit == "before":
+            tile.store(result, before)
+            return
+        element, n = tile.element(), np.int32(tile.geometry.n)
+        if self.emit == "order":
+            place = jnp.where(marks, tile.gather_row(inputs[1]) + before, element - before)
+            value = element
+        else:
+            # The unmarked element with f unmarked ones before it goes to n-1-f.
+            place = jnp.where(marks, before, n - np.int32(1) - element + before)
+            value = jnp.where(marks, element, jnp.full_like(element, n))
+        tile.scatter(result, self.size, place, value, place < np.int32(self.size))
+
+
+def rank(
+    marks: jax.Array,
+    unmarked: jax.Array | None,
+    *,
+    axis: int,
+    source: str,
+    emit: str,
+    reverse: bool,
+    size: int,
+    method: str,
+    interpret: bool = False,
+) -> jax.Array:
+    """Ranks the marked elements along ``axis``, of an array that has elements.
+
+    ``unmarked`` says for ``order`` how many elements of each row are not marked.
+    """
+    if source != "runs" and marks.dtype.itemsize > 1:
+        marks = marks != 0
+    full = marks.shape
+    operator = trace_scalars(lax.add, [COUNT] * 2)
+    shape = shape_of(full, axis)
+    cut = launch.Cut([marks], full, axis, launch.tile(shape, method), reverse=reverse, widths={4})
+    one = Ranking(
+        geometry=cut.geometry,
+        operator=operator,
+        dtypes=(COUNT,),
+        results=(COUNT,),
+        identity=None,
+        used=(True,),
+        linear=False,
+        views=cut.views,
+        flag_view=None,
+        source=source,
+        emit=emit,
+        size=size,
+    )
+    beside = [] if unmarked is None else [unmarked.reshape(-1)]
+    [result] = launch.launch(one, cut, interpret, beside)
+    return result.reshape(*full[:axis], size, *full[axis + 1 :])
+
+
+def shape_of(full: Sequence[int], axis: int) -> tuning.Shape:
+    """What the choice of a tile depends on: a scan of 32-bit integers."""
+    leaf = jax.ShapeDtypeStruct(tuple(full), jnp.int32)
+    return launch.shape_of_leaves([leaf], axis, equations=1, segmented=False)

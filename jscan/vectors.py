@@ -1,0 +1,379 @@
+"""The vector primitives that scans give: enumerate, distribute, pack, split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan import checks, dispatch, operators, primitive
+from jscan.rank_primitive import rank
+from jscan.segments import Segments
+
+
+def enumerate(
+    mask: Any, axis: int = 0, *, reverse: bool = False, segments: Any = None
+) -> jax.Array:
+    """How many true elements come before each element.
+
+    ``y[t] = number of true mask[s] with s < t``; with ``s > t`` where ``reverse``, and with ``s``
+    in the segment of ``t`` where there are ``segments``.
+
+    Args:
+      mask: an array of a bool or integer dtype; what is not zero is true.
+      axis: the axis to count along, counted from the end where negative.
+      reverse: count from the end.
+      segments: ``jscan.Segments`` or head flags, as for ``jscan.cumsum``.
+
+    Returns:
+      int32, in the shape of ``mask``.
+
+    Raises:
+      TypeError: ``mask`` or flags are not bool or integer.
+      ValueError: ``axis`` or the shape of the flags does not fit.
+
+    One scan: on a CUDA GPU one kernel, which reads the mask (and flags) and writes the result.
+
+    Source: Sengupta et al., *Scan Primitives for GPU Computing* (2007).
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import jscan
+      >>> print(jscan.enumerate(jnp.array([1, 0, 0, 1, 0, 1, 1], bool)))
+      [0 1 1 1 2 2 3]
+    """
+    caller = "jscan.enumerate"
+    array = _as_mask(caller, mask)
+    axis = checks.check_axis(caller, "mask", axis, array.shape)
+    reverse = checks.check_flag(caller, "reverse", reverse)
+    flags = checks.flags_for(caller, segments, [array], axis, elementwise=True)
+    if flags is None:
+        return rank(array, axis=axis, emit="before", reverse=reverse)
+    return _count_before(_as_bool(array), flags, axis=axis, reverse=reverse)
+
+
+def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = False) -> Any:
+    """The first element of each segment, copied to all of its elements.
+
+    ``y[t] = x[s]``, ``s`` the first element (the last, where ``reverse``) of the segment of ``t``,
+    or of the axis where there are no segments.
+
+    Args:
+      x: a pytree of arrays of any dtype with one length along ``axis``.
+      axis: the axis that segments run along, counted from the end where negative.
+      segments: ``jscan.Segments`` or head flags, as for ``jscan.associative_scan``.
+      reverse: copy the last element.
+
+    Returns:
+      A pytree like ``x``.
+
+    Raises:
+      TypeError: flags are not bool or integer; a leaf is no array.
+      ValueError: ``axis``, a length or the shape of the flags does not fit.
+
+    One scan, with the operator that keeps its first argument.
+
+    Source: Sengupta et al., *Scan Primitives for GPU Computing* (2007).
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import jscan
+      >>> segments = jscan.Segments.from_lengths([3, 2])
+      >>> print(jscan.distribute(jnp.array([7, 1, 2, 9, 3]), segments=segments))
+      [7 7 7 9 9]
+    """
+    caller = "jscan.distribute"
+    values, treedef = jax.tree.flatten(x)
+    leaves = checks.as_arrays(caller, "x", values)
+    axis = checks.check_axis(caller, "x", axis, leaves[0].shape)
+    checks.check_lengths(caller, "x", leaves, axis)
+    reverse = checks.check_flag(caller, "reverse", reverse)
+    if segments is None:
+        results = [_spread_end(leaf, axis, reverse) for leaf in leaves]
+    else:
+        results = [
+            dispatch.scan(
+                caller,
+                _first,
+                [leaf],
+                _ONE_LEAF,
+                axis=axis,
+                reverse=reverse,
+                exclusive=False,
+                identity=None,
+                segments=segments,
+                method="auto",
+            )[0]
+            for leaf in leaves
+        ]
+    return jax.tree.unflatten(treedef, results)
+
+
+def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The elements of ``x`` where ``mask`` is true, next to each other; ``x[mask]`` of static size.
+
+    Args:
+      x: a pytree of arrays of any dtype, whose leading dimensions are those of ``mask``.
+      mask: an array of a bool or integer dtype; what is not zero is true.
+      size: how many elements to return, static. It may be left out where ``mask`` is concrete;
+        then it is the number of true elements. Further ones are dropped.
+      fill_value: what comes behind the last true element, a scalar; it is cast to each leaf's
+        dtype.
+
+    Returns:
+      A pytree like ``x`` with the dimensions of ``mask`` replaced by one of ``size`` elements.
+
+    Raises:
+      TypeError: ``mask`` is not bool or integer; ``size`` is no integer; a leaf is no array.
+      ValueError: a leaf does not have the dimensions of ``mask`` in front; ``size`` is negative,
+        or missing where ``mask`` is traced.
+
+    One scan, which writes where the true elements are, and one gather.
+
+    Source: Blelloch, *Prefix Sums and Their Applications* (1990), "pack".
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import jscan
+      >>> x = jnp.array([5, 6, 7, 8])
+      >>> print(jscan.pack(x, x % 2 == 0))
+      [6 8]
+      >>> print(jscan.pack(x, x % 2 == 0, size=3, fill_value=-1))
+      [ 6  8 -1]
+    """
+    caller = "jscan.pack"
+    array = _as_mask(caller, mask)
+    values, treedef = jax.tree.flatten(x)
+    leaves = checks.as_arrays(caller, "x", values)
+    for leaf in leaves:
+        if array.ndim == 0 or leaf.shape[: array.ndim] != array.shape:
+            raise ValueError(
+                f"{caller}: mask has shape {array.shape}; expected the leading dimensions of x, "
+                f"whose shape is {leaf.shape}"
+            )
+    size = checks.check_count(caller, "size", size)
+    if size is None:
+        if isinstance(array, jax.core.Tracer):
+            raise ValueError(f"{caller}: size is required where mask is traced")
+        size = int(np.count_nonzero(np.asarray(array)))
+    flat = array.reshape(-1)
+    n = flat.shape[0]
+    places = rank(flat, axis=0, emit="places", size=size)
+    results = []
+    for leaf in leaves:
+        rows = leaf.reshape(n, *leaf.shape[array.ndim :])
+        fill = jnp.asarray(fill_value, leaf.dtype)
+        if fill.ndim:
+            raise ValueError(f"{caller}: fill_value must be a scalar; got shape {fill.shape}")
+        if n == 0:
+            results.append(jnp.full((size, *rows.shape[1:]), fill))
+            continue
+        taken = rows.at[places].get(mode="clip", indices_are_sorted=True)
+        there = lax.expand_dims(places < n, range(1, rows.ndim))
+        results.append(jnp.where(jnp.broadcast_to(there, taken.shape), taken, fill))
+    return jax.tree.unflatten(treedef, results)
+
+
+def split(x: Any, mask: Any, axis: int = 0) -> Any:
+    """The elements where ``mask`` is false, then those where it is true, each in their order.
+
+    Args:
+      x: a pytree of arrays of any dtype with one length along ``axis``.
+      mask: an array of a bool or integer dtype, ``(length of axis,)`` or of the leaves' shape;
+        what is not zero is true.
+      axis: the axis to split, counted from the end where negative.
+
+    Returns:
+      A pytree like ``x``. How many elements come first is the number of false elements.
+
+    Raises:
+      TypeError: ``mask`` is not bool or integer; a leaf is no array.
+      ValueError: ``axis``, a length or the shape of ``mask`` does not fit.
+
+    One scan, which writes the order, and one gather. This is one pass of a radix sort.
+
+    Source: Blelloch, *Prefix Sums and Their Applications* (1990), "split".
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import jscan
+      >>> x = jnp.array([5, 7, 3, 1, 4, 2, 7, 2])
+      >>> print(jscan.split(x, x % 2))
+      [4 2 2 5 7 3 1 7]
+    """
+    caller = "jscan.split"
+    leaves, treedef, axis = _leaves(caller, x, axis)
+    array = _aligned_mask(caller, mask, leaves, axis)
+    along = axis if array.ndim > 1 else 0
+    order = rank(array, axis=along, emit="order")
+    return jax.tree.unflatten(treedef, [_take(leaf, order, axis) for leaf in leaves])
+
+
+def split_and_segment(
+    x: Any, mask: Any, segments: Any, axis: int = 0
+) -> tuple[Any, Segments]:
+    """Each segment split on its own, and the segments of the result: two from each one.
+
+    Args:
+      x: a pytree of arrays of any dtype with one length along ``axis``.
+      mask: an array of a bool or integer dtype, ``(length of axis,)`` or of the leaves' shape;
+        what is not zero is true.
+      segments: ``jscan.Segments`` or head flags, ``(length of axis,)`` or of the leaves' shape.
+      axis: the axis to split, counted from the end where negative.
+
+    Returns:
+      A pytree like ``x``, in which each segment holds its elements where ``mask`` is false, then
+      those where it is true, each in their order; and ``Segments`` in which these are segments of
+      their own, except for a part that has no elements.
+
+    Raises:
+      TypeError: ``mask`` or flags are not bool or integer; a leaf is no array.
+      ValueError: ``axis``, a length or a shape does not fit.
+
+    Two scans: an element moves back by the number of true ones before it in its segment, or forth
+    by the number of false ones behind it. Then a scatter of the order and a gather. This is one
+    step of a segmented quicksort.
+
+    Source: Sengupta et al., *Scan Primitives for GPU Computing* (2007), section 4.2.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import jscan
+      >>> x = jnp.array([5, 7, 3, 4, 2, 7, 8])
+      >>> y, parts = jscan.split_and_segment(x, x > 4, jscan.Segments.from_lengths([3, 4]))
+      >>> print(y, parts.ids)
+      [3 5 7 4 2 7 8] [0 1 1 2 2 3 3]
+    """
+    caller = "jscan.split_and_segment"
+    leaves, treedef, axis = _leaves(caller, x, axis)
+    mask = _as_bool(_aligned_mask(caller, mask, leaves, axis))
+    if segments is None:
+        raise TypeError(f"{caller}: segments must be jscan.Segments or an array of head flags")
+    flags = checks.flags_for(caller, segments, leaves, axis, elementwise=True)
+    assert flags is not None
+    n = leaves[0].shape[axis]
+    if mask.ndim == 1 and flags.size == n:
+        flags, along = flags.reshape(n), 0
+    else:
+        shape = leaves[0].shape
+        mask = lax.expand_dims(mask, [*range(axis), *range(axis + 1, len(shape))]) if (
+            mask.ndim == 1
+        ) else mask
+        mask, along = jnp.broadcast_to(mask, shape), axis
+    before = _count_before(mask, flags, axis=along, reverse=False)
+    behind = _count_before(~mask, flags, axis=along, reverse=True)
+    element = lax.broadcasted_iota(jnp.int32, mask.shape, along)
+    place = jnp.where(mask, element + behind, element - before)
+    order = _inverse(place, along)
+    moved = _take(mask, order, along)
+    heads = _heads(jnp.broadcast_to(flags, mask.shape), moved, along)
+    if along != heads.ndim - 1:
+        heads = jnp.moveaxis(heads, along, -1)
+    results = [_take(leaf, order, axis) for leaf in leaves]
+    return jax.tree.unflatten(treedef, results), Segments.from_flags(heads)
+
+
+_ONE_LEAF = jax.tree.structure(0)
+
+
+def _first(a: Any, b: Any) -> Any:
+    del b
+    return a
+
+
+def _as_mask(caller: str, mask: Any) -> jax.Array:
+    array = checks.as_array(caller, "mask", mask)
+    if not (array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.integer)):
+        raise TypeError(f"{caller}: mask must have a bool or integer dtype; got {array.dtype}")
+    return array
+
+
+def _as_bool(mask: jax.Array) -> jax.Array:
+    return mask if mask.dtype == jnp.bool_ else lax.ne(mask, lax.full_like(mask, 0))
+
+
+def _leaves(
+    caller: str, x: Any, axis: int
+) -> tuple[list[jax.Array], jax.tree_util.PyTreeDef, int]:
+    values, treedef = jax.tree.flatten(x)
+    leaves = checks.as_arrays(caller, "x", values)
+    axis = checks.check_axis(caller, "x", axis, leaves[0].shape)
+    checks.check_lengths(caller, "x", leaves, axis)
+    return leaves, treedef, axis
+
+
+def _aligned_mask(
+    caller: str, mask: Any, leaves: list[jax.Array], axis: int
+) -> jax.Array:
+    array = _as_mask(caller, mask)
+    n = leaves[0].shape[axis]
+    if array.shape != (n,) and any(leaf.shape != array.shape for leaf in leaves):
+        raise ValueError(
+            f"{caller}: mask has shape {array.shape}; expected ({n},), the length of axis={axis}, "
+            f"or the shape of every leaf of x, which is {leaves[0].shape}"
+        )
+    return array
+
+
+def _count_before(
+    mask: jax.Array, flags: jax.Array, *, axis: int, reverse: bool
+) -> jax.Array:
+    """The true elements before each one in its segment: a scan that widens what it reads."""
+    counting = dispatch.combine_once(operators.add, (np.dtype(np.int32),))
+    [count] = primitive.scan(
+        [mask],
+        flags,
+        combine=counting,
+        axis=axis,
+        reverse=reverse,
+        exclusive=True,
+        method="auto",
+    )
+    return count
+
+
+def _spread_end(x: jax.Array, axis: int, reverse: bool) -> jax.Array:
+    n = x.shape[axis]
+    if n == 0:
+        return x
+    end = n - 1 if reverse else 0
+    return jnp.broadcast_to(lax.slice_in_dim(x, end, end + 1, axis=axis), x.shape)
+
+
+def _take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:
+    """``x`` in the order of places that are a permutation of the axis, or of each of its rows."""
+    if order.ndim == 1:
+        moved = jnp.moveaxis(x, axis, 0)
+        taken = moved.at[order].get(mode="promise_in_bounds", unique_indices=True)
+        return jnp.moveaxis(taken, 0, axis)
+    return jnp.take_along_axis(x, order, axis, mode="promise_in_bounds")
+
+
+def _inverse(place: jax.Array, axis: int) -> jax.Array:
+    """The permutation that undoes ``place``, along an axis."""
+
+    def one(place: jax.Array) -> jax.Array:
+        element = lax.iota(jnp.int32, place.shape[0])
+        into = jnp.zeros_like(place)
+        return into.at[place].set(element, mode="promise_in_bounds", unique_indices=True)
+
+    if place.ndim == 1:
+        return one(place)
+    rows = jnp.moveaxis(place, axis, -1)
+    flat = jax.vmap(one)(rows.reshape(-1, rows.shape[-1]))
+    return jnp.moveaxis(flat.reshape(rows.shape), -1, axis)
+
+
+def _heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
+    """Head flags of the split segments: the old ones, and where the true elements begin."""
+    heads = _as_bool(flags)
+    if moved.shape[axis] == 0:
+        return heads
+    change = lax.slice_in_dim(moved, 1, None, axis=axis) & ~lax.slice_in_dim(
+        moved, 0, -1, axis=axis
+    )
+    first = lax.full_like(lax.slice_in_dim(moved, 0, 1, axis=axis), True)
+    return heads | lax.concatenate([first, change], axis)
