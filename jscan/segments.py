@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from jscan import primitive
+from jscan.combine import trace
+from jscan.locate_primitive import locate
+from jscan.rank_primitive import rank
 
 
 @jax.tree_util.register_pytree_node_class
@@ -107,8 +113,8 @@ class Segments:
           total: the length of the axis. It may be left out where ``offsets`` is concrete.
 
         Traced offsets are not checked: elements past the last offset form a segment of their own,
-        elements before the first belong to segment 0, and an offset that is negative or not below
-        ``total`` starts no segment.
+        elements before the first belong to segment 0, an offset that is negative or above
+        ``total`` counts as ``total``, and one that exceeds a later one counts as that.
 
         Raises:
           TypeError: ``offsets`` is no integer array or ``total`` no integer.
@@ -150,33 +156,41 @@ class Segments:
         Empty segments of ``from_lengths`` and ``from_offsets`` are counted. Ids that were given to
         ``from_ids`` are renumbered.
         """
-        if self._kind in ("flags", "ids"):
-            flags = self.flags
-            return lax.sub(
-                lax.cumsum(lax.convert_element_type(flags, jnp.int32), flags.ndim - 1), np.int32(1)
-            )
-        starts = self._starts()
-        counts = jnp.zeros((self._length,), jnp.int32).at[starts].add(1, mode="drop")
-        return jnp.maximum(lax.cumsum(counts) - 1, 0)
+        if self._counted:
+            array = self._descriptor
+            return rank(array, axis=array.ndim - 1, source=self._source, emit="number")
+        return locate(self._bounds(), n=self._length, emit="ids")
 
     def lengths(self, num_segments: int) -> jax.Array:
         """The lengths of the first ``num_segments`` segments, int32; 0 where there is none."""
-        ids = self.ids
-        if ids.ndim > 1:
-            rows = ids.reshape((-1, ids.shape[-1]))
-            return jax.vmap(lambda row: _count(row, num_segments))(rows).reshape(
-                (*ids.shape[:-1], num_segments)
-            )
-        return _count(ids, num_segments)
+        offsets = self.offsets(num_segments)
+        behind = lax.slice_in_dim(offsets, 1, None, axis=-1)
+        return lax.sub(behind, lax.slice_in_dim(offsets, 0, -1, axis=-1))
 
     def offsets(self, num_segments: int) -> jax.Array:
         """The offsets of the first ``num_segments`` segments: ``num_segments + 1`` int32.
 
         The last is where the last of these segments ends; one that does not exist is empty there.
         """
-        lengths = self.lengths(num_segments)
-        zero = jnp.zeros((*lengths.shape[:-1], 1), lengths.dtype)
-        return lax.concatenate([zero, lax.cumsum(lengths, lengths.ndim - 1)], lengths.ndim - 1)
+        if self._counted:
+            array, size = self._descriptor, num_segments + 1
+            return rank(
+                array, axis=array.ndim - 1, source=self._source, emit="places", size=size
+            )
+        bounds, total = self._bounds(), self._length
+        kept = lax.slice_in_dim(bounds, 0, min(num_segments + 1, bounds.shape[0]))
+        beyond = lax.full((num_segments + 1 - kept.shape[0],), np.int32(total))
+        return lax.concatenate([kept, beyond], 0)
+
+    @property
+    def _counted(self) -> bool:
+        """Whether segments are numbered by counting heads."""
+        return self._kind in ("flags", "ids")
+
+    @property
+    def _source(self) -> str:
+        """What marks a head, for ``rank``."""
+        return "flags" if self._kind == "flags" else "runs"
 
     @property
     def num_segments(self) -> int | None:
@@ -199,20 +213,25 @@ class Segments:
         assert self._total is not None
         return self._total
 
-    def _starts(self) -> jax.Array:
-        """Where segments start and the last one ends; ``total`` for what starts nowhere."""
+    def _bounds(self) -> jax.Array:
+        """Where each segment starts and the last one ends: from 0, never decreasing, int32."""
         total, given = self._length, self._descriptor
         if given.dtype.itemsize < np.dtype(np.int32).itemsize:
             given = lax.convert_element_type(given, jnp.int32)
         if self._kind == "offsets":
             inside = (given >= 0) & (given < total)
-            return lax.convert_element_type(jnp.where(inside, given, total), jnp.int32)
-        # Lengths add up to at most twice the total before they are cut down to it, which 32 bits
-        # without a sign can hold.
-        lengths = lax.convert_element_type(jnp.clip(given, 0, total), jnp.uint32)
-        ends = lax.associative_scan(lambda a, b: jnp.minimum(a + b, np.uint32(total)), lengths)
-        starts = lax.concatenate([jnp.zeros((1,), jnp.uint32), ends], 0)
-        return lax.convert_element_type(starts, jnp.int32)
+            bounds = lax.convert_element_type(jnp.where(inside, given, total), jnp.int32)
+            if _is_traced(given):
+                bounds = _scan(lax.min, bounds, reverse=True)
+            behind = lax.slice_in_dim(bounds, 1, None)
+        else:
+            # Lengths add up to at most twice the total before they are cut down to it, which 32
+            # bits without a sign can hold.
+            lengths = lax.convert_element_type(jnp.clip(given, 0, total), jnp.uint32)
+            limit = np.uint32(total)
+            ends = _scan(lambda a, b: jnp.minimum(a + b, limit), lengths, reverse=False)
+            behind = lax.convert_element_type(ends, jnp.int32)
+        return lax.concatenate([jnp.zeros((1,), jnp.int32), behind], 0)
 
     def tree_flatten(self) -> tuple[tuple[Any], tuple[str, int | None]]:
         """The descriptor as the one child; its kind and the length of the axis are static."""
@@ -241,8 +260,7 @@ def head_flags(segments: Segments) -> jax.Array:
         here = lax.slice_in_dim(array, 1, None, axis=-1)
         first = jnp.ones((*array.shape[:-1], 1), jnp.bool_)
         return lax.concatenate([first, lax.ne(here, before)], array.ndim - 1)
-    flags = jnp.zeros((segments._length,), jnp.bool_)
-    return flags.at[segments._starts()].set(True, mode="drop")
+    return locate(segments._bounds(), n=segments._length, emit="flags")
 
 
 def describe(segments: Segments) -> tuple[str, jax.Array]:
@@ -254,8 +272,13 @@ def describe(segments: Segments) -> tuple[str, jax.Array]:
     return "ids", segments.ids
 
 
-def _count(ids: jax.Array, num_segments: int) -> jax.Array:
-    return jnp.zeros((num_segments,), jnp.int32).at[ids].add(1, mode="drop")
+def _scan(fn: Callable[[Any, Any], Any], x: jax.Array, *, reverse: bool) -> jax.Array:
+    combine = trace(fn, [x], jax.tree.structure(0), 0, None)
+    assert combine is not None
+    [result] = primitive.scan(
+        [x], None, combine=combine, axis=0, reverse=reverse, exclusive=False, method="auto"
+    )
+    return result
 
 
 def _discrete(where: str, name: str, value: Any, *, allow_bool: bool) -> Any:

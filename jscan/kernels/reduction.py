@@ -27,8 +27,8 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.kernels import launch
-from jscan.kernels.operator import FLAG, prepare, real_dtypes, real_identity, trace_scalars
+from jscan.kernels import launch, primitives
+from jscan.kernels.operator import prepare, real_dtypes, real_identity, trace_scalars
 from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
 
@@ -53,6 +53,21 @@ def counting(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
     return trace_scalars(counted, dtypes * 2)
 
 
+@functools.lru_cache(maxsize=1024)
+def keyed(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The operator on (id, values since the id last changed)."""
+    leaves = len(operator.out_avals)
+    apply = core.jaxpr_as_fun(operator)
+
+    def by_key(*scalars: Any) -> tuple[Any, ...]:
+        (kx, *x), (ky, *y) = scalars[: leaves + 1], scalars[leaves + 1 :]
+        combined = apply(*x, *y)
+        return ky, *(lax.select(kx == ky, c, b) for b, c in zip(y, combined, strict=True))
+
+    dtypes = [COUNT, *(np.dtype(a.dtype) for a in operator.out_avals)]
+    return trace_scalars(by_key, dtypes * 2)
+
+
 @dataclasses.dataclass(frozen=True)
 class Reduction(Scan):
     """What to reduce. ``operator`` and ``dtypes`` include the count where ``kind`` is counted."""
@@ -62,8 +77,18 @@ class Reduction(Scan):
 
     @property
     def segmented(self) -> bool:
-        """Whether the leaves have a head flag; a count is as good."""
+        """No head flag stands before the values: an id or a count does what it would do."""
+        return False
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the values stand behind ids, of which equal ones are neighbours."""
         return self.kind == "ids"
+
+    @property
+    def leaf_operator(self) -> core.ClosedJaxpr:
+        """The operator on a tile's leaves."""
+        return keyed(self.operator) if self.keyed else self.operator
 
     @property
     def result_size(self) -> int:
@@ -88,11 +113,19 @@ class Reduction(Scan):
         ]
         if self.kind == "whole":
             return values
-        heads = self._heads(tile, inputs[-1], 0)
-        if self.kind in COUNTED:
-            # The count starts at one, whatever is written before the first element.
-            heads = heads | tile.before_start(1)
-        return [heads.astype(FLAG), *values]
+        if self.keyed:
+            assert self.flag_view is not None
+            return [self.key(tile.load(inputs[-1], self.flag_view)), *values]
+        # The count starts at one, whatever is written before the first element.
+        heads = self._heads(tile, inputs[-1], 0) | tile.before_start(1)
+        return [heads.astype(COUNT), *values]
+
+    def key(self, ids: jax.Array) -> jax.Array:
+        """Ids in 32 bits, those that are dropped as -1 where they would not fit."""
+        if ids.dtype.itemsize > COUNT.itemsize:
+            limit = np.asarray(self.num_segments, ids.dtype)[()]
+            ids = jnp.where((ids >= 0) & (ids < limit), ids, jnp.full_like(ids, -1))
+        return ids.astype(COUNT)
 
     def _heads(self, tile: Tile, descriptor: Any, ahead: int) -> jax.Array:
         """Which elements begin a segment, ``ahead`` elements to the right."""
@@ -101,6 +134,11 @@ class Reduction(Scan):
         if self.kind == "flags":
             return here != 0
         return here != tile.load(descriptor, self.flag_view, 1 - ahead)
+
+    def key_before(self, tile: Tile, inputs: Sequence[Any]) -> jax.Array:
+        """The id of the element before the tile, for each lane; undefined for the first tile."""
+        assert self.flag_view is not None
+        return self.key(tile.load_before(inputs[-1], self.flag_view))
 
     def store(
         self,
@@ -114,17 +152,17 @@ class Reduction(Scan):
         if self.kind == "whole":
             ends, number, values = last, jnp.zeros(last.shape, jnp.int32), list(scanned)
         else:
-            ends = self._heads(tile, inputs[-1], 1) | last
-            first, *values = scanned
-            number = first - np.int32(1) if self.kind in COUNTED else None
-            if number is None:
+            number, *values = scanned
+            if self.keyed:
                 assert self.flag_view is not None
-                number = tile.load(inputs[-1], self.flag_view)
-                # Narrow ids cannot be compared with a number that does not fit them.
-                number = number.astype(jnp.int32) if number.dtype.itemsize < 4 else number
-            limit = np.asarray(self.num_segments, number.dtype)[()]
-            ends = ends & (number >= 0) & (number < limit)
-            number = number.astype(jnp.int32)
+                number = self.key(tile.load(inputs[-1], self.flag_view))
+                ends = last | (number != self.key(tile.load(inputs[-1], self.flag_view, -1)))
+            else:
+                number = number - np.int32(1)
+                ends = last | self._heads(tile, inputs[-1], 1)
+            # As numbers without a sign, negative ones are too large.
+            limit = primitives.unsigned(np.uint32(self.num_segments))
+            ends = ends & (lax.bitcast_convert_type(number, jnp.uint32) < limit)
         kept = [v for v, used in zip(values, self.used, strict=True) if used]
         for ref, value in zip(outputs, kept, strict=True):
             tile.scatter(ref, self.num_segments, number, value, ends)

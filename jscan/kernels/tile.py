@@ -183,6 +183,24 @@ class Tile:
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
         return primitives.load(ref, terms, mask=self.mask(shift))
 
+    def load_before(self, ref: Any, view: View) -> jax.Array:
+        """The operand's element before the tile, for each lane, in a tile of one row.
+
+        Undefined for the first tile, and for lanes that do not exist.
+        """
+        g = self.geometry
+        row_stride, stride, lane_stride = view.strides
+        repeat, count = view.row_period
+        row = lax.rem(lax.div(self.row_block, np.int32(repeat)), np.int32(count))
+        place = self._first_in_memory() + np.int32(g.length if g.reverse else -1)
+        terms = [(row, row_stride), (place, stride)]
+        mask = self.index > 0
+        if g.lanes > 1:
+            lane = lax.broadcasted_iota(jnp.int32, (g.lanes,), 0)
+            terms += [(self.first_lane(), lane_stride), (lane, lane_stride)]
+            mask = mask & (self.lane_block * np.int32(g.lanes) + lane < np.int32(g.inner))
+        return primitives.load(ref, terms, mask=mask)
+
     def store(self, ref: Any, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
         g = self.geometry

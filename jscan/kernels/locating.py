@@ -1,0 +1,103 @@
+"""From where segments begin to which segment each position is in.
+
+    bounds     0  3  3  7               segment 1 is empty
+    positions  0  1  2  3  4  5  6
+    segment    0  0  0  2  2  2  2      the last one that begins at or before the position
+    head       1  0  0  1  0  0  0      does it begin here?
+
+A program finds the segments of its tile's first and last position by a 32-ary search, one bound a
+lane, and each position's own between these two by bisection. A tile inside one segment does not
+bisect; one that holds 1000 heads does so in ten steps, in the level-one cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+from jscan.kernels import primitives, tuning
+from jscan.kernels.tile import Geometry, Tile
+
+LENGTH = 2048
+LANES = 32
+
+
+def located(bounds: Any, first: jax.Array, tile: Tile, count: int) -> jax.Array:
+    """The segment of each position of the tile; ``first`` is where the row's bounds begin."""
+    start = tile.index * np.int32(tile.geometry.length)
+    low = _segment_of(bounds, first, start, count)
+    end = jnp.minimum(start + np.int32(tile.geometry.length), np.int32(tile.geometry.n))
+    high = _segment_of(bounds, first, end - np.int32(1), count)
+    element = tile.element()
+    whole = jnp.zeros(tile.geometry.shape, jnp.int32)
+
+    def step(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        found, width = carry
+        half = lax.div(width + np.int32(1), np.int32(2))
+        middle = jnp.minimum(found + half, high)
+        begins = primitives.load(bounds, [(first, 1), (middle, 1)])
+        return jnp.where(begins <= element, middle, found), width - half
+
+    found, _ = lax.while_loop(lambda c: c[1] > 0, step, (whole + low, high - low))
+    return found
+
+
+def begins(bounds: Any, first: jax.Array, segment: jax.Array) -> jax.Array:
+    """Where segments begin."""
+    return primitives.load(bounds, [(first, 1), (segment, 1)])
+
+
+def _segment_of(bounds: Any, first: jax.Array, position: jax.Array, count: int) -> jax.Array:
+    """The last of ``count`` segments that begins at or before ``position``."""
+    lane = lax.broadcasted_iota(jnp.int32, (LANES,), 0)
+    low, width = jnp.int32(0), count  # what is sought is in [low, low + width)
+    while width > 1:
+        stride = -(-width // LANES)
+        candidate = low + lane * np.int32(stride)
+        inside = candidate < np.int32(count)
+        begins = primitives.load(bounds, [(first, 1), (candidate, 1)], mask=inside)
+        # Bounds do not decrease, so those at or before the position are the first ones.
+        before = inside & (begins <= position)
+        low = low + (jnp.sum(before, dtype=jnp.int32) - np.int32(1)) * np.int32(stride)
+        width = stride
+    return low
+
+
+def locate(bounds: jax.Array, *, n: int, emit: str, interpret: bool = False) -> jax.Array:
+    """Segments (``ids``, int32) or head ``flags`` (bool) of ``n`` positions for each row.
+
+    ``bounds`` is (..., count + 1), int32: it begins with 0, does not decrease and ends at or before
+    ``n``; what lies behind its last entry belongs to a segment of its own.
+    """
+    count = bounds.shape[-1]
+    rows = bounds.size // count
+    length = min(LENGTH, tuning.next_power_of_2(n))
+    geometry = Geometry(rows, n, 1, 1, length, 1, False, False, mixed=emit == "flags")
+    dtype = jnp.int32 if emit == "ids" else jnp.uint8
+
+    def kernel(given: Any, result: Any) -> None:
+        tile = Tile(geometry, pl.program_id(0))
+        first = tile.row_block * np.int32(count)
+        segment = located(given, first, tile, count)
+        if emit == "ids":
+            tile.store(result, segment)
+        else:
+            tile.store(result, begins(given, first, segment) == tile.element())
+
+    local = jax.typeof(bounds).mat
+    result = pl.pallas_call(
+        kernel,
+        grid=(geometry.programs,),
+        out_shape=jax.ShapeDtypeStruct((rows * n,), dtype, manual_axis_type=local),
+        compiler_params=plgpu.CompilerParams(num_warps=1, num_stages=1),
+        interpret=interpret,
+        name="jscan_locate",
+    )(bounds.reshape(-1))
+    shaped: jax.Array = result.reshape(*bounds.shape[:-1], n)
+    return shaped if emit == "ids" else shaped.astype(jnp.bool_)
