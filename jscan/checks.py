@@ -114,6 +114,10 @@ def descriptor_for(
     """What tells an element's segment, aligned as by `flags_for`, and its kind for ``reduce_p``."""
     if isinstance(segments, Segments):
         kind, array = describe(segments)
+        if kind == "offsets":
+            rank = leaves[0].ndim if elementwise else axis + 1
+            _aligned(caller, head_flags(segments), leaves, axis, elementwise=elementwise)
+            return kind, lax.expand_dims(array, [*range(axis), *range(axis + 1, rank)])
     else:
         kind, array = "flags", _as_flags(caller, segments)
     return kind, _aligned(caller, array, leaves, axis, elementwise=elementwise)

@@ -100,7 +100,9 @@ def reduce(
         kind, descriptor = checks.descriptor_for(
             caller, segments, leaves, axis, elementwise=combine is not None
         )
-        numbers = reduce_primitive.segment_numbers(descriptor, axis=axis, kind=kind)
+        numbers = reduce_primitive.segment_numbers(
+            descriptor, axis=axis, kind=kind, n=leaves[0].shape[axis]
+        )
         assert identity is not None
         return fallback.last_of_segments(
             scanned, numbers, identity, axis=axis, num_segments=num_segments

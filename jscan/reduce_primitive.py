@@ -8,12 +8,15 @@ the leaves, with ``num_segments`` elements along that axis. Kinds of descriptor:
              ids must be neighbours
     flags    head flags; segments are numbered from 0
     runs     a segment is a run of equal values; segments are numbered from 0
+    offsets  int32, one more than there are segments: where each begins and the last one ends; from
+             0, never decreasing. What lies behind the last is a segment of its own
     whole    one segment, no descriptor
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +29,7 @@ from jax.interpreters import ad, batching
 
 from jscan import fallback, primitive
 from jscan.combine import Combine
+from jscan.locate_primitive import locate
 
 reduce_p: Any = core.Primitive("jscan_reduce")
 reduce_p.multiple_results = True
@@ -59,20 +63,24 @@ def _split(operands: Sequence[Any], kind: str) -> tuple[list[Any], Any]:
     return ([*operands], None) if kind == "whole" else ([*operands[:-1]], operands[-1])
 
 
-def _result_shape(
-    operands: Sequence[Any], axis: int, num_segments: int
-) -> tuple[int, ...]:
-    full = fallback.full_shape(operands)
-    return (*full[:axis], num_segments, *full[axis + 1 :])
+def _full_shape(operands: Sequence[Any], axis: int, kind: str) -> tuple[int, ...]:
+    """The leaves' shape, with the dimensions that only the descriptor has in full."""
+    if kind != "offsets":
+        return fallback.full_shape(operands)
+    *leaves, offsets = operands
+    shape = fallback.full_shape(leaves)
+    outside = fallback.full_shape([*leaves, offsets])
+    return (*outside[:axis], shape[axis], *outside[axis + 1 :])
 
 
 def reduce_abstract_eval(
     *avals: Any, combine: Combine, axis: int, kind: str, num_segments: int, **_: Any
 ) -> list[Any]:
     """The leaves with ``num_segments`` in place of the axis."""
-    shape = _result_shape(avals, axis, num_segments)
+    full = _full_shape(avals, axis, kind)
+    shape = (*full[:axis], num_segments, *full[axis + 1 :])
     leaves, _descriptor = _split(avals, kind)
-    _, sharding = fallback.full_extent(avals)
+    sharding = leaves[0].sharding
     dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
     return [
         leaf.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
@@ -91,7 +99,7 @@ def reduce_in_plain_jax(
 ) -> list[jax.Array]:
     """The reduction in plain JAX: a scatter for the machine's operations, else a scan."""
     leaves, descriptor = _split(operands, kind)
-    full = fallback.full_shape(operands)
+    full = _full_shape(operands, axis, kind)
     narrow = combine.result_dtypes([leaf.dtype for leaf in leaves])
     wide = [
         jnp.moveaxis(jnp.broadcast_to(x, full).astype(dtype), axis, 0)
@@ -101,17 +109,21 @@ def reduce_in_plain_jax(
         fn = functools.partial(combine, differentiable=differentiable)
         results = fallback.reduce_pairs(fn, wide, axis=0)
     else:
-        numbers = jnp.moveaxis(segment_numbers(descriptor, axis=axis, kind=kind), axis, 0)
+        numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
+        numbers = jnp.moveaxis(numbers, axis, 0)
         results = _reduce_segments(wide, numbers, combine, num_segments, differentiable)
     return [
         jnp.moveaxis(x, 0, axis).astype(dtype) for x, dtype in zip(results, narrow, strict=True)
     ]
 
 
-def segment_numbers(descriptor: jax.Array, *, axis: int, kind: str) -> jax.Array:
-    """Each element's segment, in an integer dtype; what is dropped may have any other number."""
+def segment_numbers(descriptor: jax.Array, *, axis: int, kind: str, n: int) -> jax.Array:
+    """The segment of each of ``n`` elements; what is dropped may have any other number."""
     if kind == "ids":
         return descriptor
+    if kind == "offsets":
+        ids = locate(jnp.moveaxis(descriptor, axis, -1), n=n, emit="ids")
+        return jnp.moveaxis(ids, -1, axis)
     if descriptor.shape[axis] == 0:
         return jnp.zeros(descriptor.shape, jnp.int32)
     here = lax.slice_in_dim(descriptor, 1, None, axis=axis)
@@ -195,7 +207,7 @@ def reduce_in_kernels(
     """The reduction in a kernel where one can run it."""
     leaves, descriptor = _split(operands, kind)
     combine, axis, num_segments = params["combine"], params["axis"], params["num_segments"]
-    full = fallback.full_shape(operands)
+    full = _full_shape(operands, axis, kind)
     if method == "xla" or 0 in full or num_segments == 0:
         return reduce_in_plain_jax(*operands, kind=kind, **params)
     # Pallas takes seconds to import, and only GPU programs need it.
@@ -203,6 +215,9 @@ def reduce_in_kernels(
 
     if fallback.full_shape(leaves) != full:
         leaves[0] = jnp.broadcast_to(leaves[0], full)
+    if kind == "offsets" and math.prod(full[axis + 1 :]) > 1:
+        # Rows of lanes share what one search finds.
+        kind, descriptor = "ids", segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
     reason = kernels.why_not(leaves, combine=combine, axis=axis, exclusive=False, method=method)
     if reason is None:
         return kernels.reduce(
@@ -280,7 +295,7 @@ def _spread(
     elif limit == 0:
         return jnp.zeros(like.shape, like.dtype)
     else:
-        numbers = segment_numbers(descriptor, axis=axis, kind=kind)
+        numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=like.shape[axis])
         inside = (numbers >= 0) & (numbers < _limit(limit, numbers.dtype))
         places = jnp.where(inside, numbers.astype(jnp.int32), np.int32(limit))
         if places.size == places.shape[axis]:

@@ -38,10 +38,14 @@ class Segments:
       [0 2 2 5]
     """
 
-    def __init__(self, kind: str, descriptor: Any, total: int | None) -> None:
+    def __init__(
+        self, kind: str, descriptor: Any, total: int | None, found: tuple[Any, Any] | None = None
+    ) -> None:
         self._kind = kind
         self._descriptor = descriptor
         self._total = total
+        # Several scans over the same segments search for them once.
+        self._found = self._find() if found is None else found
 
     @classmethod
     def from_flags(cls, flags: Any) -> Segments:
@@ -159,7 +163,7 @@ class Segments:
         if self._counted:
             array = self._descriptor
             return rank(array, axis=array.ndim - 1, source=self._source, emit="number")
-        return locate(self._bounds(), n=self._length, emit="ids")
+        return locate(self._bounds, n=self._length, emit="ids")
 
     def lengths(self, num_segments: int) -> jax.Array:
         """The lengths of the first ``num_segments`` segments, int32; 0 where there is none."""
@@ -177,7 +181,7 @@ class Segments:
             return rank(
                 array, axis=array.ndim - 1, source=self._source, emit="places", size=size
             )
-        bounds, total = self._bounds(), self._length
+        bounds, total = self._bounds, self._length
         kept = lax.slice_in_dim(bounds, 0, min(num_segments + 1, bounds.shape[0]))
         beyond = lax.full((num_segments + 1 - kept.shape[0],), np.int32(total))
         return lax.concatenate([kept, beyond], 0)
@@ -213,8 +217,20 @@ class Segments:
         assert self._total is not None
         return self._total
 
+    @property
     def _bounds(self) -> jax.Array:
-        """Where each segment starts and the last one ends: from 0, never decreasing, int32."""
+        """Of lengths and offsets, where each segment starts and the last one ends, int32."""
+        bounds: jax.Array = self._found[0]
+        return bounds
+
+    def _find(self) -> tuple[Any, Any]:
+        """Bounds, which begin with 0 and never decrease, and head flags."""
+        if self._counted:
+            return None, None
+        bounds = self._find_bounds()
+        return bounds, locate(bounds, n=self._length, emit="flags")
+
+    def _find_bounds(self) -> jax.Array:
         total, given = self._length, self._descriptor
         if given.dtype.itemsize < np.dtype(np.int32).itemsize:
             given = lax.convert_element_type(given, jnp.int32)
@@ -233,14 +249,15 @@ class Segments:
             behind = lax.convert_element_type(ends, jnp.int32)
         return lax.concatenate([jnp.zeros((1,), jnp.int32), behind], 0)
 
-    def tree_flatten(self) -> tuple[tuple[Any], tuple[str, int | None]]:
-        """The descriptor as the one child; its kind and the length of the axis are static."""
-        return (self._descriptor,), (self._kind, self._total)
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, int | None]]:
+        """The descriptor and what was found of it; its kind and the axis's length are static."""
+        return (self._descriptor, *self._found), (self._kind, self._total)
 
     @classmethod
-    def tree_unflatten(cls, aux: tuple[str, int | None], children: tuple[Any]) -> Segments:
+    def tree_unflatten(cls, aux: tuple[str, int | None], children: tuple[Any, ...]) -> Segments:
         """Undo ``tree_flatten``; nothing is checked."""
-        return cls(aux[0], children[0], aux[1])
+        descriptor, *found = children
+        return cls(aux[0], descriptor, aux[1], (found[0], found[1]))
 
     def __repr__(self) -> str:
         total = "" if self._total is None else f", total={self._total}"
@@ -260,16 +277,17 @@ def head_flags(segments: Segments) -> jax.Array:
         here = lax.slice_in_dim(array, 1, None, axis=-1)
         first = jnp.ones((*array.shape[:-1], 1), jnp.bool_)
         return lax.concatenate([first, lax.ne(here, before)], array.ndim - 1)
-    return locate(segments._bounds(), n=segments._length, emit="flags")
+    found: jax.Array = segments._found[1]
+    return found
 
 
 def describe(segments: Segments) -> tuple[str, jax.Array]:
-    """What tells an element's segment, and how: by "flags", by "runs", or by "ids"."""
+    """What tells an element's segment, and how: by "flags", by "runs", or by "offsets"."""
     if segments._kind == "flags":
         return "flags", segments._descriptor
     if segments._kind == "ids":
         return "runs", segments._descriptor
-    return "ids", segments.ids
+    return "offsets", segments._bounds
 
 
 def _scan(fn: Callable[[Any, Any], Any], x: jax.Array, *, reverse: bool) -> jax.Array:

@@ -5,4 +5,4 @@ from jscan.kernels.launch import scan as scan
 from jscan.kernels.launch import why_not as why_not
 from jscan.kernels.launch import why_not_shape as why_not_shape
 from jscan.kernels.ranking import rank as rank
-from jscan.kernels.reduction import reduce as reduce
+from jscan.kernels.reduce import reduce as reduce

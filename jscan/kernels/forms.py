@@ -50,8 +50,6 @@ def form(scan: Scan, tile: Tile, inputs: Sequence[Any]) -> Form:
     """Loads the tile in the form that suits the scan."""
     if scan.linear:
         return LinearTile(scan, tile, inputs)
-    if scan.keyed:
-        return KeyedTile(scan, tile, inputs)
     if commuting_identity(scan.operator) is not None and not scan.segmented:
         return ReducedTile(scan, tile, inputs)
     return ScannedTile(scan, tile, inputs)
@@ -105,35 +103,6 @@ class ReducedTile(ScannedTile):
     def scan(self) -> None:
         """Scans the tile."""
         self._leaves = settled(self._scan.tile_scan(self._leaves))
-
-
-class KeyedTile(ScannedTile):
-    """Scanned at once, behind ids: the tile restarts if its last id is not the one before it."""
-
-    def _first_step(self) -> None:
-        scan, tile = self._scan, self._tile
-        self._leaves = scan.tile_scan(self._leaves)
-        self.aggregate = []
-        if scan.geometry.tiles > 1:
-            last, *self.aggregate = tile.last(self._leaves)
-            self._before = scan.key_before(tile, self._inputs)
-            self.restarts = last != self._before
-
-    def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None:
-        """Writes the tile; without a prefix, as the only tile of its row."""
-        key, *values = self._leaves
-        if prefix is not None:
-            before = self._before[None, :] if self._before.ndim else self._before
-            continues = (key == before) & (self._tile.index > 0)
-            spread = [
-                jnp.broadcast_to(p[None, :] if p.ndim else p, v.shape)
-                for p, v in zip(prefix, values, strict=True)
-            ]
-            combined = primitives.evaluate(self._scan.operator, [*spread, *values])
-            values = [
-                jnp.where(continues, c, v) for c, v in zip(combined, values, strict=True)
-            ]
-        self._scan.store(self._tile, outputs, self._inputs, [key, *values])
 
 
 def settled(leaves: Sequence[jax.Array]) -> list[jax.Array]:

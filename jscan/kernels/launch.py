@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence, Set
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jscan.kernels import block, lookback, tuning
 from jscan.kernels.logaddexp import is_logaddexp
 from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_identity
 from jscan.kernels.scan import Scan
+from jscan.kernels.state import TileState
 from jscan.kernels.tile import Geometry, View, collapse
 
 _MOST = 2**31 - 2**20  # positions are 32-bit, and a tile may reach past the end
@@ -43,7 +44,7 @@ def why_not(
         return str(error)
     if exclusive and combine.identity is None:
         return "an exclusive scan needs the operator's identity"
-    return why_not_shape(shape_of(leaves, combine, axis, False), method)
+    return why_not_shape(shape_of(leaves, combine, axis, segmented=False), method)
 
 
 def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
@@ -80,7 +81,7 @@ def scan(
     if flags is not None and flags.dtype.name not in _SUPPORTED:
         flags = flags != 0  # integers of 2 and 4 bits, which may lie packed in memory
     operands = [*parts, *([] if flags is None else [flags])]
-    shape = shape_of(leaves, combine, axis, flags is not None)
+    shape = shape_of(leaves, combine, axis, segmented=flags is not None)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     widths = {real.itemsize for d in results for real in real_dtypes(d)}
     cut = Cut(
@@ -126,7 +127,7 @@ class Cut:
             *(reverse, exclusive),
             mixed=len({x.dtype.itemsize for x in operands} | widths) > 1,
         )
-        flat, views = zip(*(_view(x, full, axis) for x in operands), strict=True)
+        flat, views = zip(*(view(x, full, axis) for x in operands), strict=True)
         self.operands: list[jax.Array] = list(flat)
         self.views: tuple[View, ...] = views
 
@@ -135,7 +136,9 @@ def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def shape_of(leaves: Sequence[Any], combine: Any, axis: int, segmented: bool) -> tuning.Shape:
+def shape_of(
+    leaves: Sequence[Any], combine: Any, axis: int, *, segmented: bool
+) -> tuning.Shape:
     """What the choice of a tile depends on."""
     equations = len(prepare(combine).jaxpr.eqns)
     return shape_of_leaves(leaves, axis, equations=equations, segmented=segmented)
@@ -163,21 +166,56 @@ def tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
     return tuning.lookback(shape)
 
 
-def _view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array, View]:
-    view = collapse(operand.shape, full, axis)
+def view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array, View]:
+    """The operand, flat, and how it lies in memory; materialised where it is no simple view."""
+    found = collapse(operand.shape, full, axis)
     # A mapped row is a tensor where a program has several, and its address must fit 32 bits.
     wide = operand.size >= 2**31
-    if view is None or (wide and view.row_period not in ((1, 1), (1, math.prod(full[:axis])))):
+    if found is None or (wide and found.row_period not in ((1, 1), (1, math.prod(full[:axis])))):
         operand = jnp.broadcast_to(operand, full)
-        view = View(_three(full, axis), (1, math.prod(full[:axis])))
-    return operand.reshape(-1), view
+        found = View(_three(full, axis), (1, math.prod(full[:axis])))
+    return operand.reshape(-1), found
 
 
 def launch(
     one: Scan, cut: Cut, interpret: bool, beside: Sequence[jax.Array] = ()
 ) -> list[jax.Array]:
-    """Runs the kernel of ``one``; operands that are not cut into tiles come ``beside``."""
-    g, tuned = one.geometry, cut.tuned
+    """Runs the kernel of a scan; operands that are not cut into tiles come ``beside``."""
+    if one.geometry.tiles == 1:
+        body: Callable[..., None] = functools.partial(block.kernel, one)
+        return call(one, cut, beside, body, None, "jscan_block", interpret)
+    body = functools.partial(lookback.kernel, one, cut.tuned.window)
+    return call(one, cut, beside, body, lookback.tile_state(one), "jscan_lookback", interpret)
+
+
+class Results(Protocol):
+    """What a kernel writes."""
+
+    geometry: Geometry
+    results: tuple[np.dtype, ...]
+    used: tuple[bool, ...]
+
+    @property
+    def result_size(self) -> int:
+        """How many elements each result has."""
+
+    def fills(self) -> list[Any]:
+        """What each result holds before the kernel runs; nothing where it writes every element."""
+
+
+def call(
+    one: Results,
+    cut: Cut,
+    beside: Sequence[jax.Array],
+    body: Callable[..., None],
+    state: TileState | None,
+    name: str,
+    interpret: bool,
+) -> list[jax.Array]:
+    """Runs ``body`` in as many programs as there are tiles, and returns the used results.
+
+    ``body`` takes references to the operands, the results and the words of ``state``, if any.
+    """
     inputs = [*cut.operands, *beside]
     kept = [d for d, used in zip(one.results, one.used, strict=True) if used]
     # Pallas wants it said, even of arrays that no mesh axis varies over.
@@ -188,16 +226,12 @@ def launch(
         jnp.full(shape.shape, fill, shape.dtype)
         for shape, fill in zip(shapes, one.fills(), strict=False)
     ]
-    state = lookback.tile_state(one) if g.tiles > 1 else None
-    if state is None:
-        body: Callable[..., None] = functools.partial(block.kernel, one)
-    else:
-        body = functools.partial(lookback.kernel, one, tuned.window)
+    if state is not None:
         words = (state.words, 2)
         filled.append(jnp.zeros(words, jnp.int32))
         shapes = [*shapes, jax.ShapeDtypeStruct(words, jnp.int32, manual_axis_type=local)]
     inputs += filled
-    # What is filled before the kernel runs are the last of its results, in order: all, or the words.
+    # What is filled before the kernel runs are the last of its results: all of them, or the words.
     first = len(shapes) - len(filled)
     aliases = {count + i: first + i for i in range(len(filled))}
 
@@ -206,12 +240,12 @@ def launch(
 
     outputs = pl.pallas_call(
         kernel,
-        grid=(g.programs,),
+        grid=(one.geometry.programs,),
         out_shape=shapes,
         input_output_aliases=aliases,
-        compiler_params=plgpu.CompilerParams(num_warps=tuned.warps, num_stages=1),
+        compiler_params=plgpu.CompilerParams(num_warps=cut.tuned.warps, num_stages=1),
         interpret=interpret,
-        name="jscan_block" if state is None else "jscan_lookback",
+        name=name,
     )(*inputs)
     return list(outputs[: len(kept)])
 

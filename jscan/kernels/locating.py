@@ -31,9 +31,9 @@ LANES = 32
 def located(bounds: Any, first: jax.Array, tile: Tile, count: int) -> jax.Array:
     """The segment of each position of the tile; ``first`` is where the row's bounds begin."""
     start = tile.index * np.int32(tile.geometry.length)
-    low = _segment_of(bounds, first, start, count)
+    low = segment_of(bounds, first, start, count)
     end = jnp.minimum(start + np.int32(tile.geometry.length), np.int32(tile.geometry.n))
-    high = _segment_of(bounds, first, end - np.int32(1), count)
+    high = segment_of(bounds, first, end - np.int32(1), count)
     element = tile.element()
     whole = jnp.zeros(tile.geometry.shape, jnp.int32)
 
@@ -53,7 +53,7 @@ def begins(bounds: Any, first: jax.Array, segment: jax.Array) -> jax.Array:
     return primitives.load(bounds, [(first, 1), (segment, 1)])
 
 
-def _segment_of(bounds: Any, first: jax.Array, position: jax.Array, count: int) -> jax.Array:
+def segment_of(bounds: Any, first: jax.Array, position: jax.Array, count: int) -> jax.Array:
     """The last of ``count`` segments that begins at or before ``position``."""
     lane = lax.broadcasted_iota(jnp.int32, (LANES,), 0)
     low, width = jnp.int32(0), count  # what is sought is in [low, low + width)

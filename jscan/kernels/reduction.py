@@ -1,17 +1,20 @@
-"""Reductions by segments: a scan of which only the totals are written.
+"""Reductions by segments: one pass that writes each segment's total once.
 
-    ids      0  0  0 │ 2  2 │ 3 ...        heads come from comparing an id with the one before it,
-    values   a  b  c │ d  e │ f ...        ends from comparing it with the one behind it
-                   ▼      ▼
-    results  [a⊕b⊕c] [ identity ] [d⊕e] ...     each total is written once, at its segment's number
+    keys     4  4  4 │ 5  5 │ 7  7  7  7 │ 8 ...     the segment of each element
+    values   a  b  c │ d  e │ f  g  h  i │ j ...
+             └─ strip ─┘└─ strip ─┘└─ strip ─┘       one tile: strips, read one after another
+                   ▼       ▼            ▼
+    results       [4]     [5]          [7]           each total is written at its segment's number
 
-A tile scans its values as any segmented tile does, finds what came before it by lookback, and
-writes the elements that end a segment. Where the number of a segment is not in memory but a count
-of heads, the count is a leaf of its own:
+A program walks a tile strip by strip and carries the total of the run that is not over yet. Within
+a strip the keys are scanned beside the values, (kx, x) ⊕ (ky, y) = (ky, x ⊕ y if kx = ky else y);
+elements whose neighbour has another key end a run, and their totals are written.
 
-    (cx, x) ⊕ (cy, y) = (cx + cy, y if cy else x ⊕ y)
-
-which is associative, and no segmented scan: nobody knows a count without all heads before it.
+Only a tile's first run may have begun before the tile, so that its total must wait. When the tile
+has been read, the program publishes what its last run amounts to, as AGGREGATE if that run began
+before the tile and as PREFIX if not; looks back, if its first run began before it; and writes the
+first run's total, or publishes the PREFIX if that run goes on behind the tile. Nothing of the tile
+is held in registers while a program waits.
 """
 
 from __future__ import annotations
@@ -25,37 +28,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental import pallas as pl
 from jax.extend import core
 
-from jscan.kernels import launch, primitives
-from jscan.kernels.operator import prepare, real_dtypes, real_identity, trace_scalars
-from jscan.kernels.scan import Scan
-from jscan.kernels.tile import Tile
-
-COUNT = np.dtype(np.int32)
-COUNTED = ("flags", "runs")
-"""Descriptors whose segments are numbered by counting heads."""
-
-
-@functools.lru_cache(maxsize=1024)
-def counting(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
-    """The operator on (heads so far, values since the last head)."""
-    leaves = len(operator.out_avals)
-    apply = core.jaxpr_as_fun(operator)
-
-    def counted(*scalars: Any) -> tuple[Any, ...]:
-        (cx, *x), (cy, *y) = scalars[: leaves + 1], scalars[leaves + 1 :]
-        combined = apply(*x, *y)
-        values = [lax.select(cy != COUNT.type(0), b, c) for b, c in zip(y, combined, strict=True)]
-        return cx + cy, *values
-
-    dtypes = [COUNT, *(np.dtype(a.dtype) for a in operator.out_avals)]
-    return trace_scalars(counted, dtypes * 2)
+from jscan.kernels import lookback, primitives
+from jscan.kernels.keys import KEY, Keys
+from jscan.kernels.operator import commuting_identity, trace_scalars
+from jscan.kernels.state import AGGREGATE, PREFIX, TileState
+from jscan.kernels.tile import Geometry, Tile, View, take
 
 
 @functools.lru_cache(maxsize=1024)
 def keyed(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
-    """The operator on (id, values since the id last changed)."""
+    """The operator on (key, values since the key last changed)."""
     leaves = len(operator.out_avals)
     apply = core.jaxpr_as_fun(operator)
 
@@ -64,155 +49,170 @@ def keyed(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
         combined = apply(*x, *y)
         return ky, *(lax.select(kx == ky, c, b) for b, c in zip(y, combined, strict=True))
 
-    dtypes = [COUNT, *(np.dtype(a.dtype) for a in operator.out_avals)]
+    dtypes = [KEY, *(np.dtype(a.dtype) for a in operator.out_avals)]
     return trace_scalars(by_key, dtypes * 2)
 
 
 @dataclasses.dataclass(frozen=True)
-class Reduction(Scan):
-    """What to reduce. ``operator`` and ``dtypes`` include the count where ``kind`` is counted."""
+class Reduction:
+    """What to reduce: everything about the call that is known when it is compiled."""
 
-    kind: str  # of the descriptor: "ids", "flags", "runs", or "whole" where there is none
-    num_segments: int
-
-    @property
-    def segmented(self) -> bool:
-        """No head flag stands before the values: an id or a count does what it would do."""
-        return False
-
-    @property
-    def keyed(self) -> bool:
-        """Whether the values stand behind ids, of which equal ones are neighbours."""
-        return self.kind == "ids"
-
-    @property
-    def leaf_operator(self) -> core.ClosedJaxpr:
-        """The operator on a tile's leaves."""
-        return keyed(self.operator) if self.keyed else self.operator
+    geometry: Geometry
+    strip: int  # positions of a tile that are read at once
+    operator: core.ClosedJaxpr  # on the values
+    dtypes: tuple[np.dtype, ...]  # of the values, as accumulated
+    results: tuple[np.dtype, ...]  # of the values, as written
+    identity: tuple[Any, ...] | None
+    used: tuple[bool, ...]
+    views: tuple[View, ...]
+    keys: Keys
 
     @property
     def result_size(self) -> int:
         """How many elements each result has."""
-        return self.geometry.outer * self.num_segments * self.geometry.inner
+        return self.geometry.outer * self.keys.num_segments * self.geometry.inner
+
+    @property
+    def state(self) -> TileState:
+        """The layout of the state words."""
+        g = self.geometry
+        return TileState(self.dtypes, g.outer, g.tiles, g.inner)
 
     def fills(self) -> list[Any]:
         """The identity, for segments that have no elements."""
-        if self.kind == "whole":
+        if self.keys.kind == "whole":
             return []
         assert self.identity is not None
-        kept = [i for i, used in zip(self.identity, self.used, strict=True) if used]
-        results = [d for d, used in zip(self.results, self.used, strict=True) if used]
-        return [np.asarray(i).astype(d)[()] for i, d in zip(kept, results, strict=True)]
+        pairs = zip(self.identity, self.results, self.used, strict=True)
+        return [np.asarray(i).astype(d)[()] for i, d, used in pairs if used]
 
-    def load(self, tile: Tile, inputs: Sequence[Any]) -> list[jax.Array]:
-        """The tile's leaves, ready to be scanned."""
-        dtypes = self.dtypes[1:] if self.kind in COUNTED else self.dtypes
+    def combine(self, left: Sequence[jax.Array], right: Sequence[jax.Array]) -> list[jax.Array]:
+        """Values ⊕ values; ``left`` is broadcast to the shape of ``right``."""
+        shape = right[0].shape
+        left = [jnp.broadcast_to(x, shape) for x in left]
+        return primitives.evaluate(self.operator, [*left, *right])
+
+
+@dataclasses.dataclass
+class Window:
+    """What a search asks of a tile at work: how aggregates combine."""
+
+    one: Reduction
+    identity: Any
+
+    def fold(self, values: jax.Array) -> jax.Array:
+        """The total of a window of aggregates, in any order."""
+        return primitives.tile_reduce(self.one.operator, values, 0)
+
+    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+        """One aggregate behind another."""
+        return primitives.evaluate(self.one.operator, [*left, *right])
+
+
+def kernel(one: Reduction, window: int, refs: Sequence[Any]) -> None:
+    """One tile of a row, by one program."""
+    g, keys = one.geometry, one.keys
+    inputs = refs[: len(one.views)]
+    described = refs[len(one.views) : len(one.views) + keys.operands]
+    outputs = refs[len(one.views) + keys.operands :]
+    tile = Tile(g, pl.program_id(0))
+    strips = Tile(dataclasses.replace(g, length=one.strip), pl.program_id(0))
+    lanes = (g.lanes,) if g.lanes > 1 else ()
+    before = keys.before(tile, described)
+    opened = tile.index > 0  # whether the first run may have begun before the tile
+
+    def scanned(strip: Tile, carry_key: jax.Array) -> tuple[jax.Array, list[jax.Array], jax.Array]:
+        """The keys of a strip, its values scanned by key, and where runs end."""
         values = [
-            tile.load(ref, view).astype(dtype)
-            for ref, view, dtype in zip(inputs, self.views, dtypes, strict=False)
+            strip.load(ref, view).astype(dtype)
+            for ref, view, dtype in zip(inputs, one.views, one.dtypes, strict=True)
         ]
-        if self.kind == "whole":
-            return values
-        if self.keyed:
-            assert self.flag_view is not None
-            return [self.key(tile.load(inputs[-1], self.flag_view)), *values]
-        # The count starts at one, whatever is written before the first element.
-        heads = self._heads(tile, inputs[-1], 0) | tile.before_start(1)
-        return [heads.astype(COUNT), *values]
+        key = keys.load(strip, described, carry_key)
+        leaves = [strip.spread(key), *values]
+        _, *values = primitives.tile_scan(keyed(one.operator), leaves, g.axis, reverse=False)
+        return key, values, keys.ends(strip, described, key)
 
-    def key(self, ids: jax.Array) -> jax.Array:
-        """Ids in 32 bits, those that are dropped as -1 where they would not fit."""
-        if ids.dtype.itemsize > COUNT.itemsize:
-            limit = np.asarray(self.num_segments, ids.dtype)[()]
-            ids = jnp.where((ids >= 0) & (ids < limit), ids, jnp.full_like(ids, -1))
-        return ids.astype(COUNT)
+    def write(strip: Tile, key: jax.Array, values: Sequence[jax.Array], where: jax.Array) -> None:
+        """Writes totals where they belong."""
+        # As numbers without a sign, negative ones are too large.
+        limit = primitives.unsigned(np.uint32(keys.num_segments))
+        inside = lax.bitcast_convert_type(key, jnp.uint32) < limit
+        kept = [v for v, used in zip(values, one.used, strict=True) if used]
+        for ref, value in zip(outputs, kept, strict=False):
+            strip.scatter(ref, keys.num_segments, strip.spread(key), value, strip.spread(where & inside))
 
-    def _heads(self, tile: Tile, descriptor: Any, ahead: int) -> jax.Array:
-        """Which elements begin a segment, ``ahead`` elements to the right."""
-        assert self.flag_view is not None
-        here = tile.load(descriptor, self.flag_view, -ahead)
-        if self.kind == "flags":
-            return here != 0
-        return here != tile.load(descriptor, self.flag_view, 1 - ahead)
+    if g.tiles == 1 and one.strip == g.length:
+        key, values, ends = scanned(strips, jnp.int32(-1))
+        write(strips, key, values, ends)
+        return
 
-    def key_before(self, tile: Tile, inputs: Sequence[Any]) -> jax.Array:
-        """The id of the element before the tile, for each lane; undefined for the first tile."""
-        assert self.flag_view is not None
-        return self.key(tile.load_before(inputs[-1], self.flag_view))
+    def walk(number: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        carry_key, found, *rest = carry
+        totals, first = rest[: len(one.dtypes)], rest[len(one.dtypes) :]
+        strip = strips.at(tile.index * np.int32(g.length // one.strip) + number)
+        key, values, ends = scanned(strip, carry_key)
+        continues = strip.spread((key == _across(carry_key)) & (number > 0))
+        combined = one.combine([_across(t) for t in totals], values)
+        values = [jnp.where(continues, c, v) for c, v in zip(combined, values, strict=True)]
+        waits = (key == _across(before)) & opened
+        write(strip, key, values, ends & ~waits)
+        over = strip.spread(ends & waits) & strip.exists()
+        here = jnp.max(over.astype(jnp.int32), axis=g.axis) > 0
+        first = [
+            jnp.where(here, take(v, over, g.axis), f) for v, f in zip(values, first, strict=True)
+        ]
+        [last] = strip.last([key])
+        return (last, found | here, *strip.last(values), *first)
 
-    def store(
-        self,
-        tile: Tile,
-        outputs: Sequence[Any],
-        inputs: Sequence[Any],
-        scanned: Sequence[jax.Array],
-    ) -> None:
-        """Writes the values that end a segment."""
-        last = tile.element() == np.int32(tile.geometry.n - 1)
-        if self.kind == "whole":
-            ends, number, values = last, jnp.zeros(last.shape, jnp.int32), list(scanned)
-        else:
-            number, *values = scanned
-            if self.keyed:
-                assert self.flag_view is not None
-                number = self.key(tile.load(inputs[-1], self.flag_view))
-                ends = last | (number != self.key(tile.load(inputs[-1], self.flag_view, -1)))
-            else:
-                number = number - np.int32(1)
-                ends = last | self._heads(tile, inputs[-1], 1)
-            # As numbers without a sign, negative ones are too large.
-            limit = primitives.unsigned(np.uint32(self.num_segments))
-            ends = ends & (lax.bitcast_convert_type(number, jnp.uint32) < limit)
-        kept = [v for v, used in zip(values, self.used, strict=True) if used]
-        for ref, value in zip(outputs, kept, strict=True):
-            tile.scatter(ref, self.num_segments, number, value, ends)
-
-
-def reduce(
-    leaves: Sequence[jax.Array],
-    descriptor: jax.Array | None,
-    *,
-    combine: Any,
-    axis: int,
-    kind: str,
-    num_segments: int,
-    used: Sequence[bool],
-    method: str,
-    interpret: bool = False,
-) -> list[jax.Array]:
-    """Reduces ``leaves`` along ``axis``; returns the used ones, that axis ``num_segments`` long.
-
-    Every operand's dimensions are full or 1. Runs where `launch.why_not` finds nothing to object
-    to, on arrays that have elements.
-    """
-    full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
-    parts, real_used = launch.real_parts(leaves, used)
-    operator = prepare(combine)
-    if kind in COUNTED:
-        operator = counting(operator)
-    if kind == "flags" and descriptor is not None and descriptor.dtype.itemsize > 1:
-        descriptor = descriptor != 0
-    if descriptor is not None and descriptor.dtype.name in ("uint32", "uint64"):
-        # Ids beyond the signed range are dropped as negative ones are.
-        signed = jnp.dtype(descriptor.dtype.name[1:])
-        descriptor = lax.bitcast_convert_type(descriptor, signed)
-    operands = [*parts, *([] if descriptor is None else [descriptor])]
-    tuned = launch.tile(launch.shape_of(leaves, combine, axis, kind != "whole"), method)
-    cut = launch.Cut(operands, full, axis, tuned)
-    results = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    one = Reduction(
-        geometry=cut.geometry,
-        operator=operator,
-        dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
-        results=tuple(real for d in results for real in real_dtypes(d)),
-        identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
-        used=real_used,
-        linear=False,
-        views=cut.views[: len(parts)],
-        flag_view=None if descriptor is None else cut.views[-1],
-        kind=kind,
-        num_segments=num_segments,
+    count = jnp.minimum(
+        np.int32(g.length // one.strip),
+        lax.div(
+            np.int32(g.n + one.strip - 1) - tile.index * np.int32(g.length), np.int32(one.strip)
+        ),
     )
-    shape = (*full[:axis], num_segments, *full[axis + 1 :])
-    outputs = [x.reshape(shape) for x in launch.launch(one, cut, interpret)]
-    return launch.complex_parts(outputs, results, used)
+    blank = [jnp.zeros(lanes, d) for d in one.dtypes]
+    initial = (before, jnp.zeros(lanes, jnp.bool_), *blank, *blank)
+    last, found, *rest = lax.fori_loop(np.int32(0), count, walk, initial)
+    totals, first = rest[: len(one.dtypes)], rest[len(one.dtypes) :]
+    if g.tiles == 1:
+        return
+    _finish(one, window, tile, outputs, before, last, found, totals, first)
+
+
+def _finish(
+    one: Reduction,
+    window: int,
+    tile: Tile,
+    outputs: Sequence[Any],
+    before: jax.Array,
+    last: jax.Array,
+    found: jax.Array,
+    totals: list[jax.Array],
+    first: list[jax.Array],
+) -> None:
+    """Publishes the last run, and finds what the first run amounted to before the tile."""
+    keys, words, state = one.keys, outputs[-1], one.state
+    restarts = jnp.broadcast_to((last != before) | (tile.index == 0), totals[0].shape)
+    state.publish(words, tile, AGGREGATE + restarts.astype(jnp.int32), totals)
+    wanted = (found | ~restarts) & (tile.index > 0)
+
+    def search() -> None:
+        form = Window(one, commuting_identity(one.operator))
+        looking = lookback.Lookback(one, state, words, tile, window, form)
+        prefix = looking.prefix(looking.peek(tile.index))
+        pending = [jnp.where(found, f, t) for f, t in zip(first, totals, strict=True)]
+        total = form.combine(prefix, pending)
+        tag = jnp.full_like(restarts, PREFIX, jnp.int32)
+        state.publish(words, tile, tag, total, ~restarts)
+        limit = np.int32(keys.num_segments)
+        inside = (before >= 0) & (before < limit)
+        kept = [v for v, used in zip(total, one.used, strict=True) if used]
+        for ref, value in zip(outputs, kept, strict=False):
+            tile.store_row(ref, keys.num_segments, before, value, found & inside)
+
+    pl.when(jnp.max(wanted.astype(jnp.int32)) > 0)(search)
+
+
+def _across(x: jax.Array) -> jax.Array:
+    """One value a lane, as it meets a tile; or a scalar."""
+    return x[None, :] if x.ndim else x

@@ -47,11 +47,6 @@ class Scan:
         return self.flag_view is not None
 
     @property
-    def keyed(self) -> bool:
-        """Whether the values stand behind ids that say where segments begin."""
-        return False
-
-    @property
     def leaf_operator(self) -> core.ClosedJaxpr:
         """The operator on a tile's leaves."""
         return flag_value(self.operator) if self.segmented else self.operator

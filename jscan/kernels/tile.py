@@ -16,6 +16,7 @@ of ``tt.scan`` change.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -183,23 +184,57 @@ class Tile:
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
         return primitives.load(ref, terms, mask=self.mask(shift))
 
-    def load_before(self, ref: Any, view: View) -> jax.Array:
-        """The operand's element before the tile, for each lane, in a tile of one row.
+    def load_shared(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
+        """Like `load`; of an operand whose lanes are shared, one column (length,)."""
+        if self.geometry.lanes == 1 or view.strides[2]:
+            return self.load(ref, view, shift)
+        column = copy.copy(self)
+        column.geometry = dataclasses.replace(self.geometry, lanes=1, inner=1)
+        column.lane_block = jnp.int32(0)
+        return column.load(ref, view, shift)
 
-        Undefined for the first tile, and for lanes that do not exist.
+    def load_one(self, ref: Any, view: View, place: jax.Array) -> jax.Array:
+        """The operand's element at ``place``, in a tile of one row: one for each lane, or for all.
+
+        Undefined where there is none.
         """
         g = self.geometry
         row_stride, stride, lane_stride = view.strides
         repeat, count = view.row_period
         row = lax.rem(lax.div(self.row_block, np.int32(repeat)), np.int32(count))
-        place = self._first_in_memory() + np.int32(g.length if g.reverse else -1)
-        terms = [(row, row_stride), (place, stride)]
-        mask = self.index > 0
-        if g.lanes > 1:
-            lane = lax.broadcasted_iota(jnp.int32, (g.lanes,), 0)
-            terms += [(self.first_lane(), lane_stride), (lane, lane_stride)]
-            mask = mask & (self.lane_block * np.int32(g.lanes) + lane < np.int32(g.inner))
+        terms: list[tuple[Any, int]] = [(row, row_stride), (place, stride)]
+        mask = (place >= 0) & (place < np.int32(view.shape[1]))
+        if lane_stride:
+            terms.append((self.first_lane(), lane_stride))
+            if g.lanes > 1:
+                lane = lax.broadcasted_iota(jnp.int32, (g.lanes,), 0)
+                terms.append((lane, lane_stride))
+                mask = mask & self._lanes_exist(lane)
         return primitives.load(ref, terms, mask=mask)
+
+    def store_row(
+        self, ref: Any, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
+    ) -> None:
+        """Writes one value for each lane to ``place`` of a result (outer, extent, inner)."""
+        g = self.geometry
+        terms: list[tuple[Any, int]] = [(self.row_block, extent * g.inner), (place, g.inner)]
+        if g.inner > 1:
+            terms.append((self.first_lane(), 1))
+            if g.lanes > 1:
+                lane = lax.broadcasted_iota(jnp.int32, (g.lanes,), 0)
+                terms.append((lane, 1))
+                mask = mask & self._lanes_exist(lane)
+        primitives.store(ref, terms, value.astype(ref.dtype), mask=mask)
+
+    def _lanes_exist(self, lane: jax.Array) -> jax.Array:
+        g = self.geometry
+        return self.lane_block * np.int32(g.lanes) + lane < np.int32(g.inner)
+
+    def at(self, index: jax.Array) -> Tile:
+        """Another tile of the same row and lanes."""
+        other = copy.copy(self)
+        other.index = index
+        return other
 
     def store(self, ref: Any, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
@@ -215,6 +250,7 @@ class Tile:
         terms = self._outside(extent * self.geometry.inner)
         terms.append((jnp.broadcast_to(place, self.geometry.shape), self.geometry.inner))
         exists = self.mask(0)
+        mask = jnp.broadcast_to(mask, self.geometry.shape)
         mask = mask if exists is None else mask & exists
         primitives.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
 
@@ -261,6 +297,18 @@ class Tile:
         element = self.element()
         return element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
 
+    def exists(self) -> jax.Array:
+        """Which elements there are."""
+        mask = self.mask(0)
+        return jnp.full(self.geometry.shape, True) if mask is None else mask
+
+    def element_shared(self, spread: bool) -> jax.Array:
+        """Like `element`; if not ``spread``, one column (length,) of a tile of lanes."""
+        if spread:
+            return self.element()
+        place = lax.broadcasted_iota(jnp.int32, (self.geometry.length,), 0)
+        return self._first_in_memory() + place
+
     def element(self) -> jax.Array:
         """Each element's index along the axis, in memory order; outside the axis at its ends."""
         return self._first_in_memory() + self._iota(self.geometry.axis)
@@ -272,8 +320,19 @@ class Tile:
 
     def last(self, values: Sequence[jax.Array]) -> list[jax.Array]:
         """Each value at the tile's last position in scan order."""
-        edge = self.positions() == np.int32(self.geometry.length - 1)
-        return [take(v, edge, self.geometry.axis) for v in values]
+        g = self.geometry
+        edge = self.positions() == np.int32(g.length - 1)
+        if values[0].ndim < len(g.shape):  # columns that all lanes share
+            place = lax.broadcasted_iota(jnp.int32, (g.length,), 0)
+            edge = place == np.int32(0 if g.reverse else g.length - 1)
+        return [take(v, edge, g.axis) for v in values]
+
+    def spread(self, column: jax.Array) -> jax.Array:
+        """A column (length,) over the lanes; a whole tile as it is."""
+        shape = self.geometry.shape
+        if column.ndim < len(shape):
+            column = column[:, None]
+        return jnp.broadcast_to(column, shape)
 
 
 def constant(shape: Sequence[int], scalar: Any) -> jax.Array:

@@ -152,6 +152,19 @@ def lookback(shape: Shape) -> Tuning:
     return Tuning(length=max(length, 256), lanes=1, warps=warps, window=32 * warps)
 
 
+def strips(shape: Shape) -> tuple[Tuning, int]:
+    """The tile of a reduction, and how many positions of it are read at once."""
+    chosen, strip = _forced.get(), _forced_strip.get()
+    if chosen is not None:
+        return chosen, strip or chosen.length
+    if shape.inner > 1:
+        lanes = min(128, next_power_of_2(shape.inner))
+        return Tuning(length=256, lanes=lanes, warps=1, window=2), 16
+    return Tuning(length=8192, lanes=1, warps=1, window=32), 512
+
+
+_forced_strip: contextvars.ContextVar[int] = contextvars.ContextVar("strip", default=0)
+
 SMALL = 2**17
 """Up to so many elements, tiles of half the length: full ones are too few to fill the machine."""
 

@@ -1,0 +1,116 @@
+"""The segment of each element, told from any descriptor.
+
+    ids      read; what lies outside [0, num_segments) is dropped when it comes to writing
+    flags    counted, from how many heads there are before the tile
+    runs     the same, where heads are changes of value
+    offsets  searched (`jscan.kernels.locating`)
+    whole    there is one segment
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan.kernels import locating, primitives
+from jscan.kernels.operator import trace_scalars
+from jscan.kernels.tile import Tile, View
+
+KEY = np.dtype(np.int32)
+COUNTED = ("flags", "runs")
+"""Descriptors whose segments are numbered by counting heads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Keys:
+    """How a program learns the segments of a strip."""
+
+    kind: str
+    num_segments: int
+    views: tuple[View, ...]  # of the descriptor; then, where heads are counted, of the counts
+    bounds: int = 0  # offsets of one row
+
+    @property
+    def operands(self) -> int:
+        """How many of the kernel's inputs are the descriptor's."""
+        return {"whole": 0, "offsets": 1}.get(self.kind, len(self.views))
+
+    @property
+    def by_lane(self) -> bool:
+        """Whether lanes differ."""
+        return bool(self.views) and self.views[0].strides[2] != 0
+
+    def before(self, tile: Tile, operands: Sequence[Any]) -> jax.Array:
+        """The key of the element before the tile, for each lane or for all; any for the first."""
+        if self.kind == "whole":
+            return jnp.int32(0)
+        start = tile.index * np.int32(tile.geometry.length)
+        if self.kind == "offsets":
+            [bounds] = operands
+            place = jnp.maximum(start - np.int32(1), np.int32(0))
+            return locating.segment_of(bounds, self._first(tile), place, self.bounds)
+        if self.kind == "ids":
+            return self._narrow(tile.load_one(operands[0], self.views[0], start - np.int32(1)))
+        return tile.load_one(operands[1], self.views[1], tile.index) - np.int32(1)
+
+    def load(self, strip: Tile, operands: Sequence[Any], before: jax.Array) -> jax.Array:
+        """The keys of a strip; ``before`` is the key of the element before it."""
+        if self.kind == "whole":
+            return jnp.zeros(strip.geometry.shape, jnp.int32)
+        if self.kind == "offsets":
+            return locating.located(operands[0], self._first(strip), strip, self.bounds)
+        if self.kind == "ids":
+            return self._narrow(strip.load_shared(operands[0], self.views[0]))
+        heads = self._heads(strip, operands[0], 0).astype(KEY)
+        adding = trace_scalars(lax.add, [KEY] * 2)
+        # Keys that lanes share have one dimension, along the axis.
+        axis = strip.geometry.axis
+        [count] = primitives.tile_scan(adding, [heads], axis, reverse=False)
+        first = before[None, :] if before.ndim else before
+        return count + jnp.where(strip.index == 0, np.int32(-1), first)
+
+    def ends(self, strip: Tile, operands: Sequence[Any], key: jax.Array) -> jax.Array:
+        """Where the next element, if there is one, has another key."""
+        last = strip.element_shared(self._by_element(strip)) == np.int32(strip.geometry.n - 1)
+        if self.kind == "whole":
+            return last
+        if self.kind == "offsets":
+            behind = jnp.minimum(key + np.int32(1), np.int32(self.bounds - 1))
+            bound = locating.begins(operands[0], self._first(strip), behind)
+            return last | ((key < np.int32(self.bounds - 1)) & (bound == strip.element() + 1))
+        if self.kind == "ids":
+            return last | (key != self._narrow(strip.load_shared(operands[0], self.views[0], -1)))
+        return last | self._heads(strip, operands[0], 1)
+
+    def _heads(self, strip: Tile, descriptor: Any, ahead: int) -> jax.Array:
+        here = strip.load_shared(descriptor, self.views[0], -ahead)
+        if self.kind == "flags":
+            heads = here != 0
+        else:
+            heads = here != strip.load_shared(descriptor, self.views[0], 1 - ahead)
+        if ahead:
+            return heads
+        return heads | (strip.element_shared(self._by_element(strip)) == 0)
+
+    def _by_element(self, strip: Tile) -> bool:
+        """Whether keys have a tile's shape, and are no column."""
+        return strip.geometry.lanes == 1 or self.by_lane or self.kind in ("whole", "offsets")
+
+    def _narrow(self, ids: jax.Array) -> jax.Array:
+        """Ids in 32 bits, those that are dropped as -1 where they would not fit."""
+        if ids.dtype.itemsize > KEY.itemsize:
+            limit = np.asarray(self.num_segments, ids.dtype)[()]
+            ids = jnp.where((ids >= 0) & (ids < limit), ids, jnp.full_like(ids, -1))
+        return ids.astype(KEY)
+
+    def _first(self, tile: Tile) -> jax.Array:
+        """Where the offsets of the tile's row begin."""
+        repeat, count = self.views[0].row_period
+        row = lax.rem(lax.div(tile.row_block, np.int32(repeat)), np.int32(count))
+        return row * np.int32(self.bounds)

@@ -1,0 +1,112 @@
+"""From arrays to one kernel call, for reductions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan.kernels import keys, launch, reduction, tuning
+from jscan.kernels.keys import Keys
+from jscan.kernels.operator import prepare, real_dtypes, real_identity
+from jscan.kernels.reduction import Reduction
+
+
+def reduce(
+    leaves: Sequence[jax.Array],
+    descriptor: jax.Array | None,
+    *,
+    combine: Any,
+    axis: int,
+    kind: str,
+    num_segments: int,
+    used: Sequence[bool],
+    method: str,
+    interpret: bool = False,
+) -> list[jax.Array]:
+    """Reduces ``leaves`` along ``axis``; returns the used ones, that axis ``num_segments`` long.
+
+    Every operand's dimensions are full or 1. Runs where `launch.why_not` finds nothing to object
+    to, on arrays that have elements.
+    """
+    full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
+    parts, real_used = launch.real_parts(leaves, used)
+    operator = prepare(combine)
+    results = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    shape = launch.shape_of(leaves, combine, axis, segmented=True)
+    tuned = tuning.block(shape) if method != "lookback" else None
+    strip = 0
+    if tuned is None or not (method == "block" or tuning.suits_block(shape, tuned)):
+        tuned, strip = tuning.strips(shape)
+    cut = launch.Cut(parts, full, axis, tuned)
+    described, told = _keys(descriptor, full, axis, kind, num_segments, tuned.length)
+    one = Reduction(
+        geometry=cut.geometry,
+        strip=strip or tuned.length,
+        operator=operator,
+        dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
+        results=tuple(real for d in results for real in real_dtypes(d)),
+        identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
+        used=real_used,
+        views=cut.views,
+        keys=told,
+    )
+    state = one.state if one.geometry.tiles > 1 else None
+    body = functools.partial(reduction.kernel, one, tuned.window)
+    name = "jscan_reduce"
+    outputs = launch.call(one, cut, described, body, state, name, interpret)
+    result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
+    return launch.complex_parts([x.reshape(result_shape) for x in outputs], results, used)
+
+
+def _keys(
+    descriptor: jax.Array | None,
+    full: Sequence[int],
+    axis: int,
+    kind: str,
+    num_segments: int,
+    length: int,
+) -> tuple[list[jax.Array], Keys]:
+    """The descriptor's operands, and how a kernel reads them."""
+    if descriptor is None:
+        return [], Keys(kind, num_segments, ())
+    if descriptor.dtype.name in ("uint32", "uint64"):
+        # Ids beyond the signed range are dropped as negative ones are.
+        signed = jnp.dtype(descriptor.dtype.name[1:])
+        descriptor = lax.bitcast_convert_type(descriptor, signed)
+    if kind == "flags" and (descriptor.dtype.itemsize > 1 or "4" in descriptor.dtype.name):
+        descriptor = descriptor != 0
+    if kind == "offsets":
+        bounds = descriptor.shape[axis]
+        flat, view = launch.view(descriptor, (*full[:axis], bounds, *full[axis + 1 :]), axis)
+        return [flat], Keys(kind, num_segments, (view,), bounds)
+    flat, view = launch.view(descriptor, full, axis)
+    if kind not in keys.COUNTED:
+        return [flat], Keys(kind, num_segments, (view,))
+    counts = _heads_before(descriptor, axis, kind, length)
+    tiles = (*full[:axis], counts.shape[axis], *full[axis + 1 :])
+    flat_counts, counts_view = launch.view(counts, tiles, axis)
+    return [flat, flat_counts], Keys(kind, num_segments, (view, counts_view))
+
+
+def _heads_before(descriptor: jax.Array, axis: int, kind: str, length: int) -> jax.Array:
+    """How many heads there are before each tile; the first element is one in any case."""
+    n = descriptor.shape[axis]
+    tiles = -(-n // length)
+    if kind == "flags":
+        heads = descriptor != 0
+    else:
+        before = lax.slice_in_dim(descriptor, 0, n - 1, axis=axis)
+        heads = lax.slice_in_dim(descriptor, 1, n, axis=axis) != before
+    heads = lax.slice_in_dim(heads, heads.shape[axis] - (n - 1), heads.shape[axis], axis=axis)
+    padding = [(0, 0, 0)] * heads.ndim
+    padding[axis] = (1, tiles * length - n, 0)
+    heads = lax.pad(heads, np.bool_(False), padding)
+    split = heads.reshape(*heads.shape[:axis], tiles, length, *heads.shape[axis + 1 :])
+    counts = jnp.sum(split, axis + 1, dtype=jnp.int32)
+    return lax.cumsum(counts, axis) - counts + 1
