@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from jscan import operators
 from jscan.combine import Combine, accumulation_dtype
+from jscan.operators import integer_limits
 
 
 def scan(
@@ -150,7 +151,9 @@ def reduce_monoids(leaves: Sequence[jax.Array], combine: Combine, *, axis: int) 
     results = []
     for leaf, name, dtype in zip(leaves, combine.monoids, combine.dtypes, strict=True):
         wide = leaf.astype(dtype)
-        result = lax.reduce(wide, _monoid_identity(str(name), dtype), REDUCTIONS[str(name)], (axis,))
+        result = lax.reduce(
+            wide, _monoid_identity(str(name), dtype), REDUCTIONS[str(name)], (axis,)
+        )
         results.append(result.astype(leaf.dtype))
     return results
 
@@ -218,27 +221,40 @@ def last_of_segments(
 
     ``numbers`` covers the leading dimensions of every leaf, with their sizes or 1.
     """
-    n = numbers.shape[axis]
-    if n == 0:
-        last = jnp.zeros_like(numbers, jnp.bool_)
-    else:
-        changes = lax.ne(
-            lax.slice_in_dim(numbers, 1, None, axis=axis),
-            lax.slice_in_dim(numbers, 0, -1, axis=axis),
-        )
-        edge = lax.full_like(lax.slice_in_dim(numbers, 0, 1, axis=axis), True, jnp.bool_)
-        last = lax.concatenate([changes, edge], axis)
+    last = segment_starts(changes(numbers, axis=axis), axis=axis, reverse=True)
+    numbers = jnp.where(last, places_of(numbers, num_segments), np.int32(num_segments))
     results = []
     for x, value in zip(scanned, identity, strict=True):
-        full = x.shape[: numbers.ndim]
-        places = jnp.moveaxis(jnp.broadcast_to(jnp.where(last, numbers, num_segments), full), axis, 0)
-        moved = jnp.moveaxis(x, axis, 0)
+        places = jnp.broadcast_to(numbers, x.shape[: numbers.ndim])
+        places, moved = jnp.moveaxis(places, axis, 0), jnp.moveaxis(x, axis, 0)
         element = jnp.broadcast_to(jnp.asarray(value, x.dtype), moved.shape[1:])
         into = jnp.broadcast_to(element, (num_segments, *element.shape))
         coordinates = jnp.meshgrid(*(jnp.arange(s) for s in places.shape), indexing="ij")
         at = into.at[(places, *coordinates[1:])]
         results.append(jnp.moveaxis(at.set(moved, mode="drop"), 0, axis))
     return results
+
+
+def changes(numbers: jax.Array, *, axis: int) -> jax.Array:
+    """Head flags of runs of equal numbers."""
+    if numbers.shape[axis] == 0:
+        return jnp.zeros_like(numbers, jnp.bool_)
+    behind = lax.slice_in_dim(numbers, 1, None, axis=axis)
+    differs = lax.ne(behind, lax.slice_in_dim(numbers, 0, -1, axis=axis))
+    edge = lax.full_like(lax.slice_in_dim(numbers, 0, 1, axis=axis), True, jnp.bool_)
+    return lax.concatenate([edge, differs], axis)
+
+
+def places_of(numbers: jax.Array, num_segments: int) -> jax.Array:
+    """Segment numbers as indices in int32: what is out of range is ``num_segments``.
+
+    An index beyond the end is dropped by a scatter, one before the start counts from the end.
+    """
+    limit = min(num_segments, int(integer_limits(numbers.dtype).max))
+    inside = (numbers >= 0) & (numbers < np.asarray(limit, numbers.dtype))
+    if limit < num_segments:
+        inside = numbers >= 0
+    return jnp.where(inside, numbers.astype(jnp.int32), np.int32(num_segments))
 
 
 def shift(
@@ -292,7 +308,7 @@ def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """Where the scan restarts: the head flags, or when reversed each segment's last element."""
     flags = gather(flags, axis)
     heads = flags if flags.dtype == jnp.bool_ else lax.ne(flags, lax.full_like(flags, 0))
-    if not reverse:
+    if not reverse or heads.shape[axis] == 0:
         return heads
     end = lax.full_like(lax.slice_in_dim(heads, 0, 1, axis=axis), True)
     return lax.concatenate([lax.slice_in_dim(heads, 1, None, axis=axis), end], dimension=axis)

@@ -53,16 +53,15 @@ def locate_in_plain_jax(bounds: jax.Array, *, n: int, emit: str, **_: Any) -> li
     return [result.reshape(*bounds.shape[:-1], n)]
 
 
-def locate_in_kernels(
-    bounds: jax.Array, *, n: int, emit: str, interpret: bool
-) -> list[jax.Array]:
+def locate_in_kernels(bounds: jax.Array, *, n: int, emit: str, interpret: bool) -> list[jax.Array]:
     """The search in a kernel, where its positions fit."""
     if n == 0 or 0 in bounds.shape or max(n, bounds.size) >= _MOST:
         return locate_in_plain_jax(bounds, n=n, emit=emit)
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan.kernels import locating
 
-    return [locating.locate(bounds, n=n, emit=emit, interpret=interpret)]
+    find = locating.ids if emit == "ids" else locating.flags
+    return [find(bounds, n=n, interpret=interpret)]
 
 
 def locate_batching(

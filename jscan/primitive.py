@@ -194,7 +194,9 @@ def as_traced(ctx: Any) -> contextlib.AbstractContextManager[Any]:
     return jax.enable_x64(True) if wide else contextlib.nullcontext()
 
 
-def lower_to_kernels(in_kernels: Callable[..., Any], ctx: Any, *operands: Any, **params: Any) -> Any:
+def lower_to_kernels(
+    in_kernels: Callable[..., Any], ctx: Any, *operands: Any, **params: Any
+) -> Any:
     """Lower to a kernel, which knows nothing of meshes: it runs on what one device holds."""
     current = jax.sharding.get_abstract_mesh()
     empty = AbstractMesh((), (), abstract_device=current.abstract_device)

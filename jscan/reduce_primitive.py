@@ -22,7 +22,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching
@@ -127,10 +126,7 @@ def segment_numbers(descriptor: jax.Array, *, axis: int, kind: str, n: int) -> j
     if descriptor.shape[axis] == 0:
         return jnp.zeros(descriptor.shape, jnp.int32)
     here = lax.slice_in_dim(descriptor, 1, None, axis=axis)
-    if kind == "flags":
-        heads = here != 0
-    else:
-        heads = here != lax.slice_in_dim(descriptor, 0, -1, axis=axis)
+    heads = here != (0 if kind == "flags" else lax.slice_in_dim(descriptor, 0, -1, axis=axis))
     first = jnp.zeros_like(lax.slice_in_dim(descriptor, 0, 1, axis=axis), dtype=jnp.int32)
     heads = lax.concatenate([first, heads.astype(jnp.int32)], axis)
     return lax.cumsum(heads, axis)
@@ -151,13 +147,10 @@ def _reduce_segments(
             _scatter(_SCATTERS[str(name)], x, numbers, i, num_segments)
             for name, x, i in zip(monoids, leaves, identity, strict=True)
         ]
-    n = leaves[0].shape[0]
-    changes = lax.ne(lax.slice_in_dim(numbers, 1, None), lax.slice_in_dim(numbers, 0, max(n - 1, 0)))
-    edge = jnp.ones((min(n, 1), *numbers.shape[1:]), jnp.bool_)
-    heads, ends = (lax.concatenate(p, 0) for p in ([edge, changes], [changes, edge]))
+    flags = fallback.changes(numbers, axis=0)
     scanned = fallback.scan(
         leaves,
-        heads,
+        flags,
         combine=combine,
         axis=0,
         reverse=False,
@@ -165,10 +158,7 @@ def _reduce_segments(
         used=(True,) * len(leaves),
         differentiable=differentiable,
     )
-    places = jnp.where(ends, numbers, jnp.full_like(numbers, -1))
-    return [
-        _scatter("set", x, places, i, num_segments) for x, i in zip(scanned, identity, strict=True)
-    ]
+    return fallback.last_of_segments(scanned, numbers, identity, axis=0, num_segments=num_segments)
 
 
 _SCATTERS = {"add": "add", "mul": "multiply", "max": "max", "min": "min"}
@@ -180,9 +170,7 @@ def _scatter(
     """``x`` gathered into segments along the first axis; numbers outside are dropped."""
 
     def one(x: jax.Array, numbers: jax.Array) -> jax.Array:
-        # An index beyond the end is dropped, one before the start counts from the end.
-        inside = (numbers >= 0) & (numbers < _limit(num_segments, numbers.dtype))
-        places = jnp.where(inside, numbers.astype(jnp.int32), np.int32(num_segments))
+        places = fallback.places_of(numbers, num_segments)
         into = jnp.full((num_segments, *x.shape[1:]), identity, x.dtype)
         result: jax.Array = getattr(into.at[places], update)(x, mode="drop")
         return result
@@ -194,11 +182,6 @@ def _scatter(
     columns = jax.vmap(one, in_axes=1, out_axes=1)
     flat = columns(x.reshape(x.shape[0], -1), numbers.reshape(x.shape[0], -1))
     return flat.reshape(num_segments, *rest)
-
-
-def _limit(num_segments: int, dtype: Any) -> Any:
-    """``num_segments`` as far as ``dtype`` can say it."""
-    return np.asarray(min(num_segments, int(jnp.iinfo(dtype).max)), dtype)
 
 
 def reduce_in_kernels(
@@ -272,7 +255,7 @@ def reduce_transpose(
 ) -> list[Any]:
     """A sum's transpose: every element takes the cotangent of its segment."""
     leaves, descriptor = _split(operands, kind)
-    results = []
+    results: list[Any] = []
     for leaf, cotangent in zip(leaves, cotangents, strict=True):
         if not ad.is_undefined_primal(leaf):
             results.append(None)
@@ -296,11 +279,15 @@ def _spread(
         return jnp.zeros(like.shape, like.dtype)
     else:
         numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=like.shape[axis])
-        inside = (numbers >= 0) & (numbers < _limit(limit, numbers.dtype))
-        places = jnp.where(inside, numbers.astype(jnp.int32), np.int32(limit))
+        places = fallback.places_of(numbers, limit)
         if places.size == places.shape[axis]:
             spread = jnp.take(
-                cotangent, places.reshape(-1), axis, mode="fill", fill_value=0, indices_are_sorted=False
+                cotangent,
+                places.reshape(-1),
+                axis,
+                mode="fill",
+                fill_value=0,
+                indices_are_sorted=False,
             )
         else:
             shape = (*cotangent.shape[:axis], places.shape[axis], *cotangent.shape[axis + 1 :])

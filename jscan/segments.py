@@ -178,9 +178,7 @@ class Segments:
         """
         if self._counted:
             array, size = self._descriptor, num_segments + 1
-            return rank(
-                array, axis=array.ndim - 1, source=self._source, emit="places", size=size
-            )
+            return rank(array, axis=array.ndim - 1, source=self._source, emit="places", size=size)
         bounds, total = self._bounds, self._length
         kept = lax.slice_in_dim(bounds, 0, min(num_segments + 1, bounds.shape[0]))
         beyond = lax.full((num_segments + 1 - kept.shape[0],), np.int32(total))

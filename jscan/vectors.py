@@ -212,9 +212,7 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
     return jax.tree.unflatten(treedef, [_take(leaf, order, axis) for leaf in leaves])
 
 
-def split_and_segment(
-    x: Any, mask: Any, segments: Any, axis: int = 0
-) -> tuple[Any, Segments]:
+def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[Any, Segments]:
     """Each segment split on its own, and the segments of the result: two from each one.
 
     Args:
@@ -259,9 +257,11 @@ def split_and_segment(
         flags, along = flags.reshape(n), 0
     else:
         shape = leaves[0].shape
-        mask = lax.expand_dims(mask, [*range(axis), *range(axis + 1, len(shape))]) if (
-            mask.ndim == 1
-        ) else mask
+        mask = (
+            lax.expand_dims(mask, [*range(axis), *range(axis + 1, len(shape))])
+            if (mask.ndim == 1)
+            else mask
+        )
         mask, along = jnp.broadcast_to(mask, shape), axis
     before = _count_before(mask, flags, axis=along, reverse=False)
     behind = _count_before(~mask, flags, axis=along, reverse=True)
@@ -295,9 +295,7 @@ def _as_bool(mask: jax.Array) -> jax.Array:
     return mask if mask.dtype == jnp.bool_ else lax.ne(mask, lax.full_like(mask, 0))
 
 
-def _leaves(
-    caller: str, x: Any, axis: int
-) -> tuple[list[jax.Array], jax.tree_util.PyTreeDef, int]:
+def _leaves(caller: str, x: Any, axis: int) -> tuple[list[jax.Array], jax.tree_util.PyTreeDef, int]:
     values, treedef = jax.tree.flatten(x)
     leaves = checks.as_arrays(caller, "x", values)
     axis = checks.check_axis(caller, "x", axis, leaves[0].shape)
@@ -305,9 +303,7 @@ def _leaves(
     return leaves, treedef, axis
 
 
-def _aligned_mask(
-    caller: str, mask: Any, leaves: list[jax.Array], axis: int
-) -> jax.Array:
+def _aligned_mask(caller: str, mask: Any, leaves: list[jax.Array], axis: int) -> jax.Array:
     array = _as_mask(caller, mask)
     n = leaves[0].shape[axis]
     if array.shape != (n,) and any(leaf.shape != array.shape for leaf in leaves):
@@ -318,9 +314,7 @@ def _aligned_mask(
     return array
 
 
-def _count_before(
-    mask: jax.Array, flags: jax.Array, *, axis: int, reverse: bool
-) -> jax.Array:
+def _count_before(mask: jax.Array, flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """The true elements before each one in its segment: a scan that widens what it reads."""
     counting = dispatch.combine_once(operators.add, (np.dtype(np.int32),))
     [count] = primitive.scan(

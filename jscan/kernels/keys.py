@@ -1,15 +1,16 @@
 """The segment of each element, told from any descriptor.
 
-    ids      read; what lies outside [0, num_segments) is dropped when it comes to writing
-    flags    counted, from how many heads there are before the tile
-    runs     the same, where heads are changes of value
-    offsets  searched (`jscan.kernels.locating`)
-    whole    there is one segment
+ids      read; what lies outside [0, num_segments) is dropped when it comes to writing
+flags    counted, from how many heads there are before the tile
+runs     the same, where heads are changes of value
+offsets  searched (`jscan.kernels.locating`)
+whole    there is one segment
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,48 +60,88 @@ class Keys:
             return self._narrow(tile.load_one(operands[0], self.views[0], start - np.int32(1)))
         return tile.load_one(operands[1], self.views[1], tile.index) - np.int32(1)
 
-    def load(self, strip: Tile, operands: Sequence[Any], before: jax.Array) -> jax.Array:
-        """The keys of a strip; ``before`` is the key of the element before it."""
+    def load(
+        self, strip: Tile, operands: Sequence[Any], before: jax.Array, *, counts: bool
+    ) -> jax.Array:
+        """The leaf that stands for the keys of a strip: the keys, or heads where it ``counts``.
+
+        ``before`` is the key of the element before the strip. What lanes share is a column.
+        """
         if self.kind == "whole":
-            return jnp.zeros(strip.geometry.shape, jnp.int32)
+            return jnp.zeros(strip.element_shared(self._by_element(strip)).shape, jnp.int32)
         if self.kind == "offsets":
             return locating.located(operands[0], self._first(strip), strip, self.bounds)
         if self.kind == "ids":
             return self._narrow(strip.load_shared(operands[0], self.views[0]))
-        heads = self._heads(strip, operands[0], 0).astype(KEY)
+        heads = self._heads(strip, operands[0]).astype(KEY)
+        if counts:
+            return heads
         adding = trace_scalars(lax.add, [KEY] * 2)
-        # Keys that lanes share have one dimension, along the axis.
         axis = strip.geometry.axis
         [count] = primitives.tile_scan(adding, [heads], axis, reverse=False)
+        return self.counted(count, strip, before)
+
+    def counted(self, count: jax.Array, strip: Tile, before: jax.Array) -> jax.Array:
+        """The keys where ``count`` heads of the strip have been seen."""
         first = before[None, :] if before.ndim else before
         return count + jnp.where(strip.index == 0, np.int32(-1), first)
 
     def ends(self, strip: Tile, operands: Sequence[Any], key: jax.Array) -> jax.Array:
-        """Where the next element, if there is one, has another key."""
-        last = strip.element_shared(self._by_element(strip)) == np.int32(strip.geometry.n - 1)
+        """Where the next element has another key; undefined for the last of the row."""
         if self.kind == "whole":
-            return last
+            return jnp.zeros(key.shape, jnp.bool_)
         if self.kind == "offsets":
-            behind = jnp.minimum(key + np.int32(1), np.int32(self.bounds - 1))
-            bound = locating.begins(operands[0], self._first(strip), behind)
-            return last | ((key < np.int32(self.bounds - 1)) & (bound == strip.element() + 1))
+            return self._bound_behind(operands, strip, key) == strip.element() + np.int32(1)
         if self.kind == "ids":
-            return last | (key != self._narrow(strip.load_shared(operands[0], self.views[0], -1)))
-        return last | self._heads(strip, operands[0], 1)
+            return key != self._narrow(strip.load_shared(operands[0], self.views[0], -1))
+        here = strip.load_shared(operands[0], self.views[0], -1)
+        if self.kind == "flags":
+            return here != 0
+        return here != strip.load_shared(operands[0], self.views[0])
 
-    def _heads(self, strip: Tile, descriptor: Any, ahead: int) -> jax.Array:
-        here = strip.load_shared(descriptor, self.views[0], -ahead)
+    def ends_by_quarters(
+        self,
+        strip: Tile,
+        operands: Sequence[Any],
+        leaf: jax.Array,
+        keys: Sequence[jax.Array],
+    ) -> list[jax.Array]:
+        """`ends` of the elements of each quarter; only the last one's neighbour is loaded."""
+        if self.kind == "whole":
+            return [jnp.zeros(k.shape, jnp.bool_) for k in keys]
+        if self.kind in COUNTED:
+            within = [head != 0 for head in primitives.quarters(leaf)[1:]]
+            here = strip.load_quarter(operands[0], self.views[0], 4)
+            if self.kind == "flags":
+                return [*within, here != 0]
+            return [*within, here != strip.load_quarter(operands[0], self.views[0], 3)]
+        within = [key != behind for key, behind in itertools.pairwise(keys)]
+        if self.kind == "offsets":
+            bound = self._bound_behind(operands, strip, keys[3])
+            return [*within, bound == strip.quarter(4)]
+        return [
+            *within,
+            keys[3] != self._narrow(strip.load_quarter(operands[0], self.views[0], 4)),
+        ]
+
+    def _bound_behind(self, operands: Sequence[Any], strip: Tile, key: jax.Array) -> jax.Array:
+        """Where the segment ends; -1 if it is what lies behind the last bound."""
+        last = np.int32(self.bounds - 1)
+        behind = jnp.minimum(key + np.int32(1), last)
+        bound = locating.begins(operands[0], self._first(strip), behind)
+        return jnp.where(key < last, bound, np.int32(-1))
+
+    def _heads(self, strip: Tile, descriptor: Any) -> jax.Array:
+        here = strip.load_shared(descriptor, self.views[0])
         if self.kind == "flags":
             heads = here != 0
         else:
-            heads = here != strip.load_shared(descriptor, self.views[0], 1 - ahead)
-        if ahead:
-            return heads
+            heads = here != strip.load_shared(descriptor, self.views[0], 1)
         return heads | (strip.element_shared(self._by_element(strip)) == 0)
 
     def _by_element(self, strip: Tile) -> bool:
         """Whether keys have a tile's shape, and are no column."""
-        return strip.geometry.lanes == 1 or self.by_lane or self.kind in ("whole", "offsets")
+        return strip.geometry.lanes == 1 or self.by_lane
 
     def _narrow(self, ids: jax.Array) -> jax.Array:
         """Ids in 32 bits, those that are dropped as -1 where they would not fit."""

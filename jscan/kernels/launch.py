@@ -14,7 +14,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from jscan.kernels import block, lookback, tuning
+from jscan.kernels import block, fill, lookback, tuning
 from jscan.kernels.logaddexp import is_logaddexp
 from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_identity
 from jscan.kernels.scan import Scan
@@ -136,9 +136,7 @@ def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def shape_of(
-    leaves: Sequence[Any], combine: Any, axis: int, *, segmented: bool
-) -> tuning.Shape:
+def shape_of(leaves: Sequence[Any], combine: Any, axis: int, *, segmented: bool) -> tuning.Shape:
     """What the choice of a tile depends on."""
     equations = len(prepare(combine).jaxpr.eqns)
     return shape_of_leaves(leaves, axis, equations=equations, segmented=segmented)
@@ -191,9 +189,17 @@ def launch(
 class Results(Protocol):
     """What a kernel writes."""
 
-    geometry: Geometry
-    results: tuple[np.dtype, ...]
-    used: tuple[bool, ...]
+    @property
+    def geometry(self) -> Geometry:
+        """The cut."""
+
+    @property
+    def results(self) -> tuple[np.dtype, ...]:
+        """The dtype of each result."""
+
+    @property
+    def used(self) -> tuple[bool, ...]:
+        """Which results are wanted."""
 
     @property
     def result_size(self) -> int:
@@ -223,8 +229,7 @@ def call(
     shapes = [jax.ShapeDtypeStruct((one.result_size,), d, manual_axis_type=local) for d in kept]
     count = len(inputs)
     filled = [
-        jnp.full(shape.shape, fill, shape.dtype)
-        for shape, fill in zip(shapes, one.fills(), strict=False)
+        fill.filled(one.result_size, value, local, interpret=interpret) for value in one.fills()
     ]
     if state is not None:
         words = (state.words, 2)

@@ -21,10 +21,11 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from jscan.kernels import primitives, tuning
+from jscan.kernels import fill, primitives, tuning
 from jscan.kernels.tile import Geometry, Tile
 
-LENGTH = 2048
+LENGTH = 512
+"""The fastest of 128, 256, 512, 1024 and 2048 (H200, 2026-11-22)."""
 LANES = 32
 
 
@@ -69,35 +70,49 @@ def segment_of(bounds: Any, first: jax.Array, position: jax.Array, count: int) -
     return low
 
 
-def locate(bounds: jax.Array, *, n: int, emit: str, interpret: bool = False) -> jax.Array:
-    """Segments (``ids``, int32) or head ``flags`` (bool) of ``n`` positions for each row.
+def ids(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
+    """The segments (int32) of ``n`` positions for each row.
 
-    ``bounds`` is (..., count + 1), int32: it begins with 0, does not decrease and ends at or before
+    ``bounds`` is (..., count), int32: it begins with 0, does not decrease and ends at or before
     ``n``; what lies behind its last entry belongs to a segment of its own.
     """
     count = bounds.shape[-1]
     rows = bounds.size // count
     length = min(LENGTH, tuning.next_power_of_2(n))
-    geometry = Geometry(rows, n, 1, 1, length, 1, False, False, mixed=emit == "flags")
-    dtype = jnp.int32 if emit == "ids" else jnp.uint8
+    geometry = Geometry(rows, n, 1, 1, length, 1, False, False)
 
     def kernel(given: Any, result: Any) -> None:
         tile = Tile(geometry, pl.program_id(0))
-        first = tile.row_block * np.int32(count)
-        segment = located(given, first, tile, count)
-        if emit == "ids":
-            tile.store(result, segment)
-        else:
-            tile.store(result, begins(given, first, segment) == tile.element())
+        tile.store(result, located(given, tile.row_block * np.int32(count), tile, count))
 
     local = jax.typeof(bounds).mat
     result = pl.pallas_call(
         kernel,
         grid=(geometry.programs,),
-        out_shape=jax.ShapeDtypeStruct((rows * n,), dtype, manual_axis_type=local),
+        out_shape=jax.ShapeDtypeStruct((rows * n,), jnp.int32, manual_axis_type=local),
         compiler_params=plgpu.CompilerParams(num_warps=1, num_stages=1),
         interpret=interpret,
         name="jscan_locate",
     )(bounds.reshape(-1))
     shaped: jax.Array = result.reshape(*bounds.shape[:-1], n)
-    return shaped if emit == "ids" else shaped.astype(jnp.bool_)
+    return shaped
+
+
+def flags(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
+    """The head flags (bool) of ``n`` positions for each row; ``bounds`` as for `ids`."""
+    rows, count = bounds.size // bounds.shape[-1], bounds.shape[-1]
+    local = jax.typeof(bounds).mat
+    nowhere = fill.filled(rows * n, np.uint8(0), local, interpret=interpret).reshape(rows, n)
+    flat = bounds.reshape(rows, count)
+
+    def one(row: jax.Array, bounds: jax.Array) -> jax.Array:
+        # Segments without elements begin where another does, and the last bound is no head where
+        # the row ends. Each takes a place of its own behind the row, so that no place recurs.
+        number = lax.iota(jnp.uint32, count)
+        repeats = lax.concatenate([bounds[1:] == bounds[:-1], jnp.zeros(1, jnp.bool_)], 0)
+        place = lax.bitcast_convert_type(bounds, jnp.uint32)
+        place = jnp.where(repeats | (bounds >= n), number + np.uint32(n), place)
+        return row.at[place].set(np.uint8(1), mode="drop", unique_indices=True)
+
+    heads = jax.vmap(one)(nowhere, flat)
+    return heads.reshape(*bounds.shape[:-1], n).astype(jnp.bool_)

@@ -26,16 +26,17 @@ a program see one state, or they would go different ways.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
+from jax.extend import core
 
 from jscan.kernels import primitives
-from jscan.kernels.forms import Form, form
+from jscan.kernels.forms import form
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
@@ -62,7 +63,7 @@ def kernel(scan: Scan, window: int, refs: Sequence[Any]) -> None:
         complete = complete | one.restarts
     state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), one.aggregate)
 
-    search = Lookback(scan, state, words, tile, window, one)
+    search = Lookback(scan.operator, state, words, tile, window, one)
     seen = search.peek(tile.index)
     one.scan()
     prefix = search.prefix(seen)
@@ -77,19 +78,31 @@ PAUSE = 100
 """Nanoseconds between two looks at a window that is not complete."""
 
 
+class Aggregates(Protocol):
+    """How aggregates combine."""
+
+    identity: Any
+
+    def fold(self, values: jax.Array) -> jax.Array:
+        """The total of a window of aggregates, in any order."""
+
+    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+        """One aggregate behind another."""
+
+
 class Lookback:
     """A tile's search for the total of everything before it in its row."""
 
     def __init__(
         self,
-        scan: Scan,
+        operator: core.ClosedJaxpr,
         state: TileState,
         words: Any,
         tile: Tile,
         window: int,
-        one: Form,
+        one: Aggregates,
     ):
-        self.scan, self.state, self.words, self.tile = scan, state, words, tile
+        self.operator, self.state, self.words, self.tile = operator, state, words, tile
         self.window, self.form = window, one
         self.lanes = (tile.geometry.lanes,) if tile.geometry.lanes > 1 else ()
 
@@ -159,7 +172,7 @@ class Lookback:
             value = jnp.where(since, value, constant(value.shape, identity))
             return [self.form.fold(value)], nearest >= 0
         complete = (tags == PREFIX).astype(FLAG)
-        operator = flag_value(self.scan.operator)
+        operator = flag_value(self.operator)
         _, *folded = primitives.tile_scan(operator, [complete, *values], 0, reverse=False)
         edge = self._place() == np.int32(self.window - 1)
         return [take(v, edge, 0) for v in folded], nearest >= 0

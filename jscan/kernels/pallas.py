@@ -73,6 +73,19 @@ def _tile_reduce_abstract_eval(aval: Any, *, jaxpr: Any, axis: int) -> Any:
     return jax.core.ShapedArray(aval.shape[:axis] + aval.shape[axis + 1 :], aval.dtype)
 
 
+def _quarters(ctx: Any, x: Any) -> list[Any]:
+    [x] = _values(ctx, [x])
+    kind, count = triton._element_type(x.type), ctx.avals_in[0].size // 4
+    shaped = tt.reshape(ir.RankedTensorType.get((count, 2, 2), kind), x)
+    even, odd = tt.split(shaped)
+    (first, third), (second, fourth) = tt.split(even), tt.split(odd)
+    return [first, second, third, fourth]
+
+
+def _quarters_abstract_eval(x: Any) -> Any:
+    return [jax.core.ShapedArray((x.size // 4,), x.dtype)] * 4
+
+
 def _binary(operation: Callable[..., Any], ctx: Any, x: Any, y: Any) -> Any:
     x, y = triton._bcast(x, y, *ctx.avals_in, *ctx.avals_out)
     return operation(x, y)
@@ -319,6 +332,7 @@ def _instruction(name: str, kind: str) -> Callable[..., Any]:
 
 _register_pure(p.tile_scan_p, lambda *x, **_: list(x), p.tile_scan_meaning, _tile_scan)
 _register_pure(p.tile_reduce_p, _tile_reduce_abstract_eval, p.tile_reduce_meaning, _tile_reduce)
+_register_pure(p.quarters_p, _quarters_abstract_eval, p.quarters_meaning, _quarters)
 _register_pure(p.nan_max_p, _same, lax.max, functools.partial(_binary, arith.maximumf))
 _register_pure(p.nan_min_p, _same, lax.min, functools.partial(_binary, arith.minimumf))
 _register_pure(p.fast_exp2_p, _same, lax.exp2, _instruction("ex2.approx.ftz.f32", "f"))

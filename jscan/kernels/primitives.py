@@ -5,6 +5,7 @@
     tile_reduce        its reduction, for operators that commute: ``tt.reduce``
     publish, peek      one tagged 64-bit word of tile state, written relaxed and read volatile
     pause              lets a waiting warp sleep
+    quarters           a tile by its elements' place modulo four, without a move
     nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
     fast_exp2, ...     the hardware's instructions
     unsigned, opaque, settle   values as the compiler should see them
@@ -44,6 +45,7 @@ store_p = _primitive("store", multiple_results=True)
 publish_p = _primitive("publish", multiple_results=True)
 peek_p = _primitive("peek", multiple_results=True)
 pause_p = _primitive("pause")
+quarters_p = _primitive("quarters", multiple_results=True)
 nan_max_p = _primitive("nan_max")
 nan_min_p = _primitive("nan_min")
 fast_exp2_p = _primitive("fast_exp2")
@@ -91,6 +93,20 @@ def tile_reduce_meaning(leaf: jax.Array, *, jaxpr: core.ClosedJaxpr, axis: int) 
     """`tile_reduce` in plain JAX."""
     [scanned] = tile_scan_meaning(leaf, jaxpr=jaxpr, axis=axis, reverse=False)
     return lax.index_in_dim(scanned, -1, axis, keepdims=False)
+
+
+def quarters(x: jax.Array) -> list[jax.Array]:
+    """The elements of a one-dimensional tile at places 0, 1, 2 and 3 modulo four.
+
+    Where a thread holds four neighbours, as it does of 32-bit words, this costs no instruction, and
+    neighbours can be compared.
+    """
+    return quarters_p.bind(x)
+
+
+def quarters_meaning(x: jax.Array) -> list[jax.Array]:
+    """`quarters` in plain JAX."""
+    return [x[place::4] for place in range(4)]
 
 
 def nan_max(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -159,9 +175,7 @@ def store(
     ``scattered`` says that the last term is no place within the tile: it may be any.
     """
     values, multipliers = zip(*terms, strict=True)
-    store_p.bind(
-        ref, *values, value, *_present(mask), multipliers=multipliers, scattered=scattered
-    )
+    store_p.bind(ref, *values, value, *_present(mask), multipliers=multipliers, scattered=scattered)
 
 
 def publish(

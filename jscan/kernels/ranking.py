@@ -115,7 +115,10 @@ def rank(
     full = marks.shape
     operator = trace_scalars(lax.add, [COUNT] * 2)
     shape = shape_of(full, axis)
-    cut = launch.Cut([marks], full, axis, launch.tile(shape, method), reverse=reverse, widths={4})
+    tuned = launch.tile(shape, method)
+    if tuned.length < shape.n and emit in ("places", "order"):
+        tuned = tuning.scatter(shape)
+    cut = launch.Cut([marks], full, axis, tuned, reverse=reverse, widths={4})
     one = Ranking(
         geometry=cut.geometry,
         operator=operator,

@@ -40,14 +40,13 @@ def reduce(
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     shape = launch.shape_of(leaves, combine, axis, segmented=True)
     tuned = tuning.block(shape) if method != "lookback" else None
-    strip = 0
     if tuned is None or not (method == "block" or tuning.suits_block(shape, tuned)):
-        tuned, strip = tuning.strips(shape)
+        tuned = tuning.strips(shape)
     cut = launch.Cut(parts, full, axis, tuned)
     described, told = _keys(descriptor, full, axis, kind, num_segments, tuned.length)
     one = Reduction(
         geometry=cut.geometry,
-        strip=strip or tuned.length,
+        strip=min(tuned.strip, tuned.length) or tuned.length,
         operator=operator,
         dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
         results=tuple(real for d in results for real in real_dtypes(d)),

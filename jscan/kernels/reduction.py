@@ -6,9 +6,10 @@
                    ▼       ▼            ▼
     results       [4]     [5]          [7]           each total is written at its segment's number
 
-A program walks a tile strip by strip and carries the total of the run that is not over yet. Within
-a strip the keys are scanned beside the values, (kx, x) ⊕ (ky, y) = (ky, x ⊕ y if kx = ky else y);
-elements whose neighbour has another key end a run, and their totals are written.
+A program walks a tile strip by strip and carries the total of the run that is not over yet, which
+joins the strip's first element. Within a strip the keys are scanned beside the values,
+(kx, x) ⊕ (ky, y) = (ky, x ⊕ y if kx = ky else y); elements whose neighbour has another key end a
+run, and their totals are written.
 
 Only a tile's first run may have begun before the tile, so that its total must wait. When the tile
 has been read, the program publishes what its last run amounts to, as AGGREGATE if that run began
@@ -32,22 +33,27 @@ from jax.experimental import pallas as pl
 from jax.extend import core
 
 from jscan.kernels import lookback, primitives
-from jscan.kernels.keys import KEY, Keys
+from jscan.kernels.keys import COUNTED, KEY, Keys
 from jscan.kernels.operator import commuting_identity, trace_scalars
 from jscan.kernels.state import AGGREGATE, PREFIX, TileState
 from jscan.kernels.tile import Geometry, Tile, View, take
 
 
 @functools.lru_cache(maxsize=1024)
-def keyed(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
-    """The operator on (key, values since the key last changed)."""
+def beside_key(operator: core.ClosedJaxpr, counts: bool) -> core.ClosedJaxpr:
+    """The operator on (key, values since the key last changed).
+
+    Where it ``counts`` the key's place is taken by heads: (heads so far, values since the last).
+    """
     leaves = len(operator.out_avals)
     apply = core.jaxpr_as_fun(operator)
 
     def by_key(*scalars: Any) -> tuple[Any, ...]:
         (kx, *x), (ky, *y) = scalars[: leaves + 1], scalars[leaves + 1 :]
         combined = apply(*x, *y)
-        return ky, *(lax.select(kx == ky, c, b) for b, c in zip(y, combined, strict=True))
+        goes_on = ky == KEY.type(0) if counts else kx == ky
+        values = [lax.select(goes_on, c, b) for b, c in zip(y, combined, strict=True)]
+        return kx + ky if counts else ky, *values
 
     dtypes = [KEY, *(np.dtype(a.dtype) for a in operator.out_avals)]
     return trace_scalars(by_key, dtypes * 2)
@@ -111,94 +117,207 @@ class Window:
 
 def kernel(one: Reduction, window: int, refs: Sequence[Any]) -> None:
     """One tile of a row, by one program."""
-    g, keys = one.geometry, one.keys
-    inputs = refs[: len(one.views)]
-    described = refs[len(one.views) : len(one.views) + keys.operands]
-    outputs = refs[len(one.views) + keys.operands :]
+    g = one.geometry
     tile = Tile(g, pl.program_id(0))
-    strips = Tile(dataclasses.replace(g, length=one.strip), pl.program_id(0))
-    lanes = (g.lanes,) if g.lanes > 1 else ()
-    before = keys.before(tile, described)
-    opened = tile.index > 0  # whether the first run may have begun before the tile
+    walk = Walk(one, tile, refs)
+    if g.tiles == 1 and one.strip == g.length:
+        walk.only_strip()
+        return
+    # The last strip of a row is the only one that may end before its last element does.
+    per_tile = np.int32(g.length // one.strip)
+    before_last = np.int32((g.n - 1) // one.strip) - tile.index * per_tile
+    inner = jnp.minimum(per_tile, before_last)
+    strips = jnp.minimum(per_tile, before_last + np.int32(1))
 
-    def scanned(strip: Tile, carry_key: jax.Array) -> tuple[jax.Array, list[jax.Array], jax.Array]:
-        """The keys of a strip, its values scanned by key, and where runs end."""
+    def goes_on(carry: Carry) -> jax.Array:
+        """While nothing but the first run has been seen, if that began before the tile."""
+        *_, key, number = carry
+        same = jnp.max((key == walk.before).astype(jnp.int32)) > 0
+        return (number < inner) & same & (tile.index > 0)
+
+    carry = walk.blank()
+    carry = lax.while_loop(goes_on, functools.partial(walk.strip, opening=True), carry)
+    carry = lax.while_loop(lambda c: c[-1] < inner, walk.strip, carry)
+    edge = functools.partial(walk.strip, opening=True, edge=True)
+    carry = lax.while_loop(lambda c: c[-1] < strips, edge, carry)
+    if g.tiles > 1:
+        _finish(one, window, tile, refs, walk.before, *walk.parts(carry))
+
+
+Carry = tuple[jax.Array, ...]
+"""Totals of the last run, total of the first run if it is over, whether it is, key, next strip."""
+
+
+class Walk:
+    """A program's way through the strips of its tile."""
+
+    def __init__(self, one: Reduction, tile: Tile, refs: Sequence[Any]):
+        self.one, self.tile = one, tile
+        self.geometry = dataclasses.replace(one.geometry, length=one.strip)
+        count = len(one.views)
+        self.inputs = refs[:count]
+        self.described = refs[count : count + one.keys.operands]
+        self.outputs = refs[count + one.keys.operands :]
+        self.before = one.keys.before(tile, self.described)
+        self.place = tile.cut(self.geometry)
+        g = self.geometry
+        self.counts = one.keys.kind in COUNTED and len(g.shape) == 1
+        self.by_quarters = len(g.shape) == 1 and g.length >= 4
+
+    def blank(self) -> Carry:
+        """The carry before the first strip."""
+        lanes = (self.geometry.lanes,) if self.geometry.lanes > 1 else ()
+        values = [jnp.zeros(lanes, d) for d in self.one.dtypes]
+        return (*values, *values, jnp.zeros(lanes, jnp.bool_), self.before, jnp.int32(0))
+
+    def parts(self, carry: Carry) -> tuple[list[jax.Array], list[jax.Array], jax.Array, jax.Array]:
+        """Totals, first, found, key."""
+        count = len(self.one.dtypes)
+        *values, found, key, _ = carry
+        return values[:count], values[count:], found, key
+
+    def only_strip(self) -> None:
+        """The whole row."""
+        key, values, leaf = self._scanned(self.place, None)
+        self._write(self.place, key, values, leaf, opening=False, edge=True)
+
+    def strip(self, carry: Carry, *, opening: bool = False, edge: bool = False) -> Carry:
+        """The next strip: ``opening`` if the first run may be on, ``edge`` if it ends the row."""
+        totals, first, found, carry_key = self.parts(carry)
+        number = carry[-1]
+        strips = np.int32(self.one.geometry.length // self.one.strip)
+        strip = self.place.at(self.tile.index * strips + number, inside=not edge)
+        key, values, leaf = self._scanned(strip, (totals, carry_key, number))
+        over, picked = self._write(strip, key, values, leaf, opening=opening, edge=edge)
+        if over is not None:
+            found = found | over
+            first = [jnp.where(over, p, f) for p, f in zip(picked, first, strict=True)]
+        [last] = strip.last([key])
+        return (*strip.last(values), *first, found, last, number + np.int32(1))
+
+    def _scanned(
+        self, strip: Tile, carry: tuple[list[jax.Array], jax.Array, jax.Array] | None
+    ) -> tuple[jax.Array, list[jax.Array], jax.Array]:
+        """The keys of a strip, its values scanned behind them, and the leaf beside the values."""
+        one = self.one
         values = [
             strip.load(ref, view).astype(dtype)
-            for ref, view, dtype in zip(inputs, one.views, one.dtypes, strict=True)
+            for ref, view, dtype in zip(self.inputs, one.views, one.dtypes, strict=True)
         ]
-        key = keys.load(strip, described, carry_key)
-        leaves = [strip.spread(key), *values]
-        _, *values = primitives.tile_scan(keyed(one.operator), leaves, g.axis, reverse=False)
-        return key, values, keys.ends(strip, described, key)
+        before = jnp.int32(-1) if carry is None else carry[1]
+        leaf = one.keys.load(strip, self.described, before, counts=self.counts)
+        if carry is not None:
+            # What is carried joins the first element, and no other needs to know of it.
+            totals, carry_key, number = carry
+            same = leaf == 0 if self.counts else leaf == _across(carry_key)
+            joins = strip.spread(same) & (strip.positions() == 0) & (number > 0)
+            combined = one.combine([_across(t) for t in totals], values)
+            values = [jnp.where(joins, c, v) for c, v in zip(combined, values, strict=True)]
+        operator = beside_key(one.operator, self.counts)
+        count, *values = primitives.tile_scan(
+            operator, [strip.spread(leaf), *values], strip.geometry.axis, reverse=False
+        )
+        key = one.keys.counted(count, strip, before) if self.counts else leaf
+        return key, values, leaf
 
-    def write(strip: Tile, key: jax.Array, values: Sequence[jax.Array], where: jax.Array) -> None:
-        """Writes totals where they belong."""
+    def _write(
+        self,
+        strip: Tile,
+        key: jax.Array,
+        values: Sequence[jax.Array],
+        leaf: jax.Array,
+        *,
+        opening: bool,
+        edge: bool,
+    ) -> tuple[jax.Array | None, list[jax.Array]]:
+        """Writes totals where they belong, but the first run's if that began before the tile.
+
+        Returns whether that ended here, and with what total.
+        """
+        keys, last = self.one.keys, np.int32(self.geometry.n - 1)
+        if not self.by_quarters:
+            ends = keys.ends(strip, self.described, key)
+            if edge:
+                ends = ends | (strip.element_shared(ends.shape == strip.geometry.shape) == last)
+            waits = self._waits(key) if opening else None
+            self._scatter(strip.scatter, key, values, ends, waits)
+            if waits is None:
+                return None, []
+            over = strip.spread(ends & waits)
+            exists = strip.mask(0)
+            over = over if exists is None else over & exists
+            return self._pick([over], [list(values)])
+        ended = keys.ends_by_quarters(
+            strip, self.described, leaf, by_key := primitives.quarters(key)
+        )
+        by_value = [primitives.quarters(v) for v in values]
+        all_over, all_values = [], []
+        for place, (key, ends) in enumerate(zip(by_key, ended, strict=True)):
+            if edge:
+                element = strip.quarter(place)
+                ends = (ends | (element == last)) & (element <= last)
+            waits = self._waits(key) if opening else None
+            quarter = [v[place] for v in by_value]
+            self._scatter(strip.scatter_quarter, key, quarter, ends, waits)
+            if waits is not None:
+                all_over.append(ends & waits)
+                all_values.append(quarter)
+        return self._pick(all_over, all_values) if opening else (None, [])
+
+    def _waits(self, key: jax.Array) -> jax.Array:
+        """Which elements belong to a first run that began before the tile."""
+        return (key == _across(self.before)) & (self.tile.index > 0)
+
+    def _scatter(
+        self,
+        scatter: Any,
+        key: jax.Array,
+        values: Sequence[jax.Array],
+        ends: jax.Array,
+        waits: jax.Array | None,
+    ) -> None:
+        keys = self.one.keys
         # As numbers without a sign, negative ones are too large.
         limit = primitives.unsigned(np.uint32(keys.num_segments))
-        inside = lax.bitcast_convert_type(key, jnp.uint32) < limit
-        kept = [v for v, used in zip(values, one.used, strict=True) if used]
-        for ref, value in zip(outputs, kept, strict=False):
-            strip.scatter(ref, keys.num_segments, strip.spread(key), value, strip.spread(where & inside))
+        where = ends & (lax.bitcast_convert_type(key, jnp.uint32) < limit)
+        where = where if waits is None else where & ~waits
+        kept = [v for v, used in zip(values, self.one.used, strict=True) if used]
+        for ref, value in zip(self.outputs, kept, strict=False):
+            scatter(ref, keys.num_segments, key, value, where)
 
-    if g.tiles == 1 and one.strip == g.length:
-        key, values, ends = scanned(strips, jnp.int32(-1))
-        write(strips, key, values, ends)
-        return
-
-    def walk(number: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        carry_key, found, *rest = carry
-        totals, first = rest[: len(one.dtypes)], rest[len(one.dtypes) :]
-        strip = strips.at(tile.index * np.int32(g.length // one.strip) + number)
-        key, values, ends = scanned(strip, carry_key)
-        continues = strip.spread((key == _across(carry_key)) & (number > 0))
-        combined = one.combine([_across(t) for t in totals], values)
-        values = [jnp.where(continues, c, v) for c, v in zip(combined, values, strict=True)]
-        waits = (key == _across(before)) & opened
-        write(strip, key, values, ends & ~waits)
-        over = strip.spread(ends & waits) & strip.exists()
-        here = jnp.max(over.astype(jnp.int32), axis=g.axis) > 0
-        first = [
-            jnp.where(here, take(v, over, g.axis), f) for v, f in zip(values, first, strict=True)
-        ]
-        [last] = strip.last([key])
-        return (last, found | here, *strip.last(values), *first)
-
-    count = jnp.minimum(
-        np.int32(g.length // one.strip),
-        lax.div(
-            np.int32(g.n + one.strip - 1) - tile.index * np.int32(g.length), np.int32(one.strip)
-        ),
-    )
-    blank = [jnp.zeros(lanes, d) for d in one.dtypes]
-    initial = (before, jnp.zeros(lanes, jnp.bool_), *blank, *blank)
-    last, found, *rest = lax.fori_loop(np.int32(0), count, walk, initial)
-    totals, first = rest[: len(one.dtypes)], rest[len(one.dtypes) :]
-    if g.tiles == 1:
-        return
-    _finish(one, window, tile, outputs, before, last, found, totals, first)
+    def _pick(
+        self, over: Sequence[jax.Array], values: Sequence[Sequence[jax.Array]]
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        """Whether any element is marked, for each lane, and the values of the one that is."""
+        axis = self.geometry.axis
+        some = functools.reduce(lax.bitwise_or, over)
+        merged = values[0]
+        for marks, others in zip(over[1:], values[1:], strict=True):
+            merged = [jnp.where(marks, o, m) for o, m in zip(others, merged, strict=True)]
+        return jnp.max(some.astype(jnp.int32), axis=axis) > 0, [take(m, some, axis) for m in merged]
 
 
 def _finish(
     one: Reduction,
     window: int,
     tile: Tile,
-    outputs: Sequence[Any],
+    refs: Sequence[Any],
     before: jax.Array,
-    last: jax.Array,
-    found: jax.Array,
     totals: list[jax.Array],
     first: list[jax.Array],
+    found: jax.Array,
+    last: jax.Array,
 ) -> None:
     """Publishes the last run, and finds what the first run amounted to before the tile."""
-    keys, words, state = one.keys, outputs[-1], one.state
+    keys, words, state = one.keys, refs[-1], one.state
+    outputs = refs[len(one.views) + keys.operands :]
     restarts = jnp.broadcast_to((last != before) | (tile.index == 0), totals[0].shape)
     state.publish(words, tile, AGGREGATE + restarts.astype(jnp.int32), totals)
     wanted = (found | ~restarts) & (tile.index > 0)
 
     def search() -> None:
         form = Window(one, commuting_identity(one.operator))
-        looking = lookback.Lookback(one, state, words, tile, window, form)
+        looking = lookback.Lookback(one.operator, state, words, tile, window, form)
         prefix = looking.prefix(looking.peek(tile.index))
         pending = [jnp.where(found, f, t) for f, t in zip(first, totals, strict=True)]
         total = form.combine(prefix, pending)

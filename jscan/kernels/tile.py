@@ -114,6 +114,7 @@ class Tile:
         rest = lax.div(program, np.int32(g.lane_blocks))
         self.row_block = lax.rem(rest, np.int32(g.row_blocks))
         self.index = lax.div(rest, np.int32(g.row_blocks))
+        self.inside = False
 
     def _iota(self, dimension: int) -> jax.Array:
         return lax.broadcasted_iota(jnp.int32, self.geometry.shape, dimension)
@@ -158,7 +159,7 @@ class Tile:
         """
         g = self.geometry
         checks = []
-        if g.n % g.length or shift:
+        if not self.inside and (g.n % g.length or shift):
             element = self.element() + np.int32(shift if g.reverse else -shift)
             low, high = shift > 0, shift < 0 or g.n % g.length != 0
             if g.reverse:
@@ -230,11 +231,40 @@ class Tile:
         g = self.geometry
         return self.lane_block * np.int32(g.lanes) + lane < np.int32(g.inner)
 
-    def at(self, index: jax.Array) -> Tile:
-        """Another tile of the same row and lanes."""
+    def at(self, index: jax.Array, *, inside: bool = False) -> Tile:
+        """Another tile of the same row and lanes; one ``inside`` has no end of the axis in it.
+
+        Nor has its neighbour to the right.
+        """
         other = copy.copy(self)
-        other.index = index
+        other.index, other.inside = index, inside
         return other
+
+    def cut(self, geometry: Geometry) -> Tile:
+        """The same rows and lanes, cut into tiles of another length."""
+        other = copy.copy(self)
+        other.geometry = geometry
+        return other
+
+    def quarter(self, place: int) -> jax.Array:
+        """Index along the axis of what lies ``place`` behind every fourth element."""
+        every = lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0) * np.int32(4)
+        return self._first_in_memory() + np.int32(place) + every
+
+    def load_quarter(self, ref: Any, view: View, place: int) -> jax.Array:
+        """An operand's elements ``place`` behind every fourth one; a tile has one dimension."""
+        row_stride, stride, lane_stride = view.strides
+        repeat, count = view.row_period
+        row = lax.rem(lax.div(self.row_block, np.int32(repeat)), np.int32(count))
+        every = lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0)
+        first = self._first_in_memory() + np.int32(place)
+        terms: list[tuple[Any, int]] = [(row, row_stride), (first, stride), (every, 4 * stride)]
+        if lane_stride:
+            terms.append((self.first_lane(), lane_stride))
+        mask = None
+        if not self.inside:
+            mask = self.quarter(place) < np.int32(self.geometry.n)
+        return primitives.load(ref, terms, mask=mask)
 
     def store(self, ref: Any, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
@@ -247,11 +277,21 @@ class Tile:
         self, ref: Any, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
     ) -> None:
         """Writes each element where ``mask`` to ``place`` of a result (outer, extent, inner)."""
-        terms = self._outside(extent * self.geometry.inner)
-        terms.append((jnp.broadcast_to(place, self.geometry.shape), self.geometry.inner))
+        place, mask = self.spread(place), self.spread(mask)
         exists = self.mask(0)
-        mask = jnp.broadcast_to(mask, self.geometry.shape)
+        terms = [*self._outside(extent * self.geometry.inner), (place, self.geometry.inner)]
         mask = mask if exists is None else mask & exists
+        primitives.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
+
+    def scatter_quarter(
+        self, ref: Any, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
+    ) -> None:
+        """`scatter` of every fourth element of a tile of one dimension; all of them exist."""
+        inner = self.geometry.inner
+        terms: list[tuple[Any, int]] = [(self.row_block, extent * inner)]
+        if inner > 1:
+            terms.append((self.first_lane(), 1))
+        terms.append((place, inner))
         primitives.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
 
     def gather_row(self, ref: Any) -> jax.Array:

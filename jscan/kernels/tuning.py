@@ -17,13 +17,17 @@ import jax
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """How to cut a scan: rows, positions and lanes of a tile, warps a program, tiles a window."""
+    """How to cut a scan: rows, positions and lanes of a tile, warps a program, tiles a window.
+
+    A reduction reads a tile in strips of so many positions; 0 stands for the whole tile.
+    """
 
     length: int
     lanes: int
     warps: int
     window: int
     rows: int = 1
+    strip: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +102,14 @@ def table() -> Table:
     return TABLES.get(kind, H200)
 
 
+def scatter(shape: Shape) -> Tuning:
+    """The tile of a scan that scatters what it finds: its stores need registers too."""
+    chosen = lookback(shape)
+    if _forced.get() is not None or shape.inner > 1:
+        return chosen
+    return dataclasses.replace(chosen, length=min(chosen.length, 2048))
+
+
 def next_power_of_2(n: int) -> int:
     """The smallest power of two that is at least ``n``."""
     return 1 << max(n - 1, 0).bit_length()
@@ -152,18 +164,31 @@ def lookback(shape: Shape) -> Tuning:
     return Tuning(length=max(length, 256), lanes=1, warps=warps, window=32 * warps)
 
 
-def strips(shape: Shape) -> tuple[Tuning, int]:
-    """The tile of a reduction, and how many positions of it are read at once."""
-    chosen, strip = _forced.get(), _forced_strip.get()
+def strips(shape: Shape) -> Tuning:
+    """The tile of a reduction."""
+    chosen = _forced.get()
     if chosen is not None:
-        return chosen, strip or chosen.length
+        return chosen
+    wide = next_power_of_2(max(shape.width, 4)) // 4
     if shape.inner > 1:
-        lanes = min(128, next_power_of_2(shape.inner))
-        return Tuning(length=256, lanes=lanes, warps=1, window=2), 16
-    return Tuning(length=8192, lanes=1, warps=1, window=32), 512
+        lanes = min(64, next_power_of_2(shape.inner))
+        strip = max(2, 512 // lanes // wide)
+        # Tiles of more strips wait less; too few programs leave multiprocessors idle.
+        length = 32 * strip
+        columns = shape.outer * -(-shape.inner // lanes)
+        while length > 8 * strip and columns * -(-shape.n // length) < PER_GPU:
+            length //= 2
+        window = 2 if lanes > 16 else 8
+        return Tuning(length=length, lanes=lanes, warps=1, window=window, strip=strip)
+    strip = max(128, 512 // wide // (2 if shape.equations > HEAVY else 1))
+    length = 8 * strip
+    while length > strip and shape.outer * -(-shape.n // length) < PER_GPU:
+        length //= 2
+    return Tuning(length=length, lanes=1, warps=1, window=32, strip=strip)
 
 
-_forced_strip: contextvars.ContextVar[int] = contextvars.ContextVar("strip", default=0)
+PER_GPU = 2112
+"""Programs that an H200 runs at once, of reductions: 16 on each of 132 multiprocessors."""
 
 SMALL = 2**17
 """Up to so many elements, tiles of half the length: full ones are too few to fill the machine."""

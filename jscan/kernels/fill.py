@@ -1,0 +1,46 @@
+"""Arrays of one value, at the speed of memory.
+
+XLA writes a constant of 180 MB at 0.2 of copy speed; this kernel at 1.0 (H200, 2026-11-22).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+from jscan.kernels.tile import Geometry, Tile, constant
+
+LENGTH = 4096
+SMALL = 2**18
+"""Up to so many elements, XLA's constant costs no more, and is part of other kernels."""
+
+
+def filled(size: int, value: Any, local: Any, *, interpret: bool) -> jax.Array:
+    """``size`` elements of the NumPy scalar ``value``; ``local`` is their manual axis type."""
+    dtype = np.dtype(value.dtype)
+    if size <= SMALL or size >= 2**31 - LENGTH or interpret:
+        return jnp.full((size,), value, dtype)
+    # Booleans and narrow floats are written as the bits that they are.
+    bits = np.asarray(value).view(f"int{8 * dtype.itemsize}")[()]
+    geometry = Geometry(1, size, 1, 1, LENGTH, 1, False, False)
+
+    def kernel(result: Any) -> None:
+        tile = Tile(geometry, pl.program_id(0))
+        tile.store(result, constant(geometry.shape, bits))
+
+    words = pl.pallas_call(
+        kernel,
+        grid=(geometry.programs,),
+        out_shape=jax.ShapeDtypeStruct((size,), bits.dtype, manual_axis_type=local),
+        compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=1),
+        name="jscan_fill",
+    )()
+    if dtype == jnp.bool_:
+        return words != 0
+    result: jax.Array = jax.lax.bitcast_convert_type(words, dtype)
+    return result
