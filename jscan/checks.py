@@ -103,7 +103,8 @@ def flags_for(
     if segments is None:
         return None
     if isinstance(segments, Segments):
-        return _aligned(caller, head_flags(segments), leaves, axis, elementwise=elementwise)
+        flags = _along(head_flags(segments), axis)
+        return _aligned(caller, flags, leaves, axis, elementwise=elementwise)
     flags = _as_flags(caller, segments)
     return _aligned(caller, flags, leaves, axis, elementwise=elementwise)
 
@@ -116,11 +117,20 @@ def descriptor_for(
         kind, array = describe(segments)
         if kind == "offsets":
             rank = leaves[0].ndim if elementwise else axis + 1
+            # Offsets tell nothing of how many elements there are; the flags that belong to them do.
             _aligned(caller, head_flags(segments), leaves, axis, elementwise=elementwise)
             return kind, lax.expand_dims(array, [*range(axis), *range(axis + 1, rank)])
+        array = _along(array, axis)
     else:
         kind, array = "flags", _as_flags(caller, segments)
     return kind, _aligned(caller, array, leaves, axis, elementwise=elementwise)
+
+
+def _along(rows: jax.Array, axis: int) -> jax.Array:
+    """Rows of ``Segments``, which run along their last axis, as they lie beside the leaves."""
+    if rows.ndim < 2 or axis >= rows.ndim - 1:
+        return rows
+    return jnp.moveaxis(rows, -1, axis)
 
 
 def _as_flags(caller: str, segments: Any) -> jax.Array:

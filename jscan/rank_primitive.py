@@ -44,7 +44,7 @@ def rank(
     marks = fallback.replicate(marks)
     operands = [marks]
     if emit == "order":
-        unmarked = jnp.sum(marks == 0, axis, keepdims=True, dtype=jnp.int32)
+        unmarked = jnp.sum(~as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
         operands.append(unmarked)
     if emit == "places" and size is not None and size > n:
         # Kernels write no more words than there are elements.
@@ -114,11 +114,16 @@ def _rows(x: jax.Array, axis: int) -> jax.Array:
 
 def _marked(marks: jax.Array, *, axis: int, source: str) -> jax.Array:
     if source == "mask":
-        return marks != 0
+        return as_bool(marks)
     first = lax.full_like(lax.slice_in_dim(marks, 0, 1, axis=axis), True, jnp.bool_)
     here = lax.slice_in_dim(marks, 1, None, axis=axis)
     before = lax.slice_in_dim(marks, 0, -1, axis=axis) if source == "runs" else jnp.zeros_like(here)
     return lax.concatenate([first, here != before], axis)
+
+
+def as_bool(mask: jax.Array) -> jax.Array:
+    """Where ``mask``, bool or integer, is not zero."""
+    return mask if mask.dtype == jnp.bool_ else lax.ne(mask, lax.full_like(mask, 0))
 
 
 def rank_in_kernels(

@@ -126,7 +126,8 @@ def segment_numbers(descriptor: jax.Array, *, axis: int, kind: str, n: int) -> j
     if descriptor.shape[axis] == 0:
         return jnp.zeros(descriptor.shape, jnp.int32)
     here = lax.slice_in_dim(descriptor, 1, None, axis=axis)
-    heads = here != (0 if kind == "flags" else lax.slice_in_dim(descriptor, 0, -1, axis=axis))
+    before = lax.slice_in_dim(descriptor, 0, -1, axis=axis)
+    heads = lax.ne(here, lax.full_like(here, 0) if kind == "flags" else before)
     first = jnp.zeros_like(lax.slice_in_dim(descriptor, 0, 1, axis=axis), dtype=jnp.int32)
     heads = lax.concatenate([first, heads.astype(jnp.int32)], axis)
     return lax.cumsum(heads, axis)

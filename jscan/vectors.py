@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from jscan import checks, dispatch, operators, primitive
-from jscan.rank_primitive import rank
+from jscan.rank_primitive import as_bool, rank
 from jscan.segments import Segments
 
 
@@ -52,7 +52,7 @@ def enumerate(
     flags = checks.flags_for(caller, segments, [array], axis, elementwise=True)
     if flags is None:
         return rank(array, axis=axis, emit="before", reverse=reverse)
-    return _count_before(_as_bool(array), flags, axis=axis, reverse=reverse)
+    return _count_before(as_bool(array), flags, axis=axis, reverse=reverse)
 
 
 def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = False) -> Any:
@@ -156,18 +156,16 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
             )
     size = checks.check_count(caller, "size", size)
     if size is None:
-        if isinstance(array, jax.core.Tracer):
+        if isinstance(mask, jax.core.Tracer):
             raise ValueError(f"{caller}: size is required where mask is traced")
-        size = int(np.count_nonzero(np.asarray(array)))
+        size = int(np.count_nonzero(np.asarray(mask)))
     flat = array.reshape(-1)
     n = flat.shape[0]
     places = rank(flat, axis=0, emit="places", size=size)
     results = []
     for leaf in leaves:
         rows = leaf.reshape(n, *leaf.shape[array.ndim :])
-        fill = jnp.asarray(fill_value, leaf.dtype)
-        if fill.ndim:
-            raise ValueError(f"{caller}: fill_value must be a scalar; got shape {fill.shape}")
+        fill = _fill(caller, fill_value, leaf.dtype)
         if n == 0:
             results.append(jnp.full((size, *rows.shape[1:]), fill))
             continue
@@ -247,12 +245,17 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
     """
     caller = "jscan.split_and_segment"
     leaves, treedef, axis = _leaves(caller, x, axis)
-    mask = _as_bool(_aligned_mask(caller, mask, leaves, axis))
+    mask = as_bool(_aligned_mask(caller, mask, leaves, axis))
     if segments is None:
         raise TypeError(f"{caller}: segments must be jscan.Segments or an array of head flags")
     flags = checks.flags_for(caller, segments, leaves, axis, elementwise=True)
     assert flags is not None
     n = leaves[0].shape[axis]
+    if flags.size != n and any(leaf.shape != leaves[0].shape for leaf in leaves):
+        raise ValueError(
+            f"{caller}: segments has shape {flags.shape}; expected that of every leaf of x: "
+            f"{[leaf.shape for leaf in leaves]}"
+        )
     if mask.ndim == 1 and flags.size == n:
         flags, along = flags.reshape(n), 0
     else:
@@ -291,8 +294,12 @@ def _as_mask(caller: str, mask: Any) -> jax.Array:
     return array
 
 
-def _as_bool(mask: jax.Array) -> jax.Array:
-    return mask if mask.dtype == jnp.bool_ else lax.ne(mask, lax.full_like(mask, 0))
+def _fill(caller: str, value: Any, dtype: Any) -> jax.Array:
+    """``fill_value`` as a scalar of ``dtype``."""
+    array = checks.as_array(caller, "fill_value", value)
+    if array.ndim:
+        raise ValueError(f"{caller}: fill_value must be a scalar; got shape {array.shape}")
+    return array.astype(dtype)
 
 
 def _leaves(caller: str, x: Any, axis: int) -> tuple[list[jax.Array], jax.tree_util.PyTreeDef, int]:
@@ -356,6 +363,8 @@ def _inverse(place: jax.Array, axis: int) -> jax.Array:
 
     if place.ndim == 1:
         return one(place)
+    if place.size == 0:
+        return place
     rows = jnp.moveaxis(place, axis, -1)
     flat = jax.vmap(one)(rows.reshape(-1, rows.shape[-1]))
     return jnp.moveaxis(flat.reshape(rows.shape), -1, axis)
@@ -363,7 +372,7 @@ def _inverse(place: jax.Array, axis: int) -> jax.Array:
 
 def _heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
     """Head flags of the split segments: the old ones, and where the true elements begin."""
-    heads = _as_bool(flags)
+    heads = as_bool(flags)
     if moved.shape[axis] == 0:
         return heads
     change = lax.slice_in_dim(moved, 1, None, axis=axis) & ~lax.slice_in_dim(

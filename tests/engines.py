@@ -32,12 +32,16 @@ class Engine:
     sizes: tuple[int, ...]
     large_sizes: tuple[int, ...] = ()
     breadth: tuple[str, ...] = ()  # the markers of tests with many cases that it runs
+    automatic: bool = False  # whether it runs functions that choose their method themselves
     interpreted: bool = False
     gpu: bool = False
     tile: tuning.Tuning | None = None  # instead of the table's, to see many tiles in few elements
 
     def runs(self, markers: set[str]) -> bool:
-        """Whether a test with these markers is affordable on this engine."""
+        """Whether a test with these markers is affordable on this engine, and news there."""
+        if "automatic" in markers:
+            costly = {"sweep", "grid"} if self.interpreted else set() if self.gpu else {"grid"}
+            return self.automatic and not markers & costly
         return not markers & {"sweep", "grid"} - set(self.breadth)
 
     @property
@@ -61,15 +65,22 @@ class Engine:
 
 ENGINES = (
     # The fallback has no tiles, and its compilation grows with the logarithm of the size.
-    Engine("xla", "xla", (*SMALL, 257), LARGE[:1], breadth=("sweep",)),
+    Engine("xla", "xla", (*SMALL, 257), LARGE[:1], breadth=("sweep",), automatic=True),
     Engine("block-interpreted", "block", (0, 1, 2, 31, 33, 257), interpreted=True),
-    Engine("lookback-interpreted", "lookback", (0, 1, 33, 4097, 12_289), interpreted=True),
+    # Left to itself it takes whole rows as a block, and only the longest of these by lookback.
+    Engine(
+        "lookback-interpreted",
+        "lookback",
+        (0, 1, 33, 4097, 12_289),
+        interpreted=True,
+        automatic=True,
+    ),
     Engine(
         "lookback-interpreted-in-small-tiles",
         "lookback",
         (63, 64, 65, 300),
         interpreted=True,
-        tile=tuning.Tuning(length=64, lanes=1, warps=1, window=4),
+        tile=tuning.Tuning(length=64, lanes=1, warps=1, window=4, strip=16),
     ),
     Engine("block-gpu", "block", SMALL + MIDDLE, breadth=("sweep", "grid"), gpu=True),
     Engine(
@@ -80,5 +91,5 @@ ENGINES = (
         breadth=("sweep", "grid"),
         gpu=True,
     ),
-    Engine("auto-gpu", "auto", SMALL + MIDDLE + TILES, LARGE, gpu=True),
+    Engine("auto-gpu", "auto", SMALL + MIDDLE + TILES, LARGE, gpu=True, automatic=True),
 )

@@ -95,6 +95,56 @@ def scan(
     return jax.tree.unflatten(tree, [np.moveaxis(output, 0, axis) for output in outputs])
 
 
+def reduce_by_segments(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    numbers: Any,
+    num_segments: int,
+    *,
+    identity: Any,
+    axis: int = 0,
+) -> Any:
+    """Reduces each segment of a pytree of arrays sequentially; fn combines two pytrees of slices.
+
+    `numbers` has an integer for each element of the axis, or of the leaves' leading dimensions: its
+    segment. What is numbered outside of [0, num_segments) belongs to none. `identity` is a pytree
+    of what a segment without elements holds: scalars, or arrays of the shape of one element.
+    """
+    leaves, tree = jax.tree.flatten(elems)
+    axis %= np.ndim(leaves[0])
+    wide = [np.moveaxis(widen(leaf), axis, 0) for leaf in leaves]
+    numbers = np.asarray(numbers)
+    numbers = np.moveaxis(numbers, axis, 0) if numbers.ndim > 1 else numbers
+    results = [
+        np.array(np.broadcast_to(value, (num_segments, *leaf.shape[1:])), leaf.dtype)
+        for leaf, value in zip(wide, jax.tree.leaves(identity), strict=True)
+    ]
+    begun = np.zeros((num_segments, *numbers.shape[1:]), bool)
+    with np.errstate(all="ignore"):
+        for t, *row in np.ndindex(numbers.shape):
+            segment = int(numbers[(t, *row)])
+            if not 0 <= segment < num_segments:
+                continue
+            place = (segment, *row)
+            total = [leaf[(t, *row)] for leaf in wide]
+            if begun[place]:
+                before = [result[place] for result in results]
+                joined = fn(jax.tree.unflatten(tree, before), jax.tree.unflatten(tree, total))
+                total = jax.tree.leaves(joined)
+            begun[place] = True
+            for result, value in zip(results, total, strict=True):
+                result[place] = value
+    return jax.tree.unflatten(tree, [np.moveaxis(result, 0, axis) for result in results])
+
+
+def numbers_of(flags: Any, *, axis: int = 0) -> Array:
+    """Returns each element's segment, counted from 0 along the axis, given head flags."""
+    flags = np.asarray(flags)
+    axis = axis % flags.ndim if flags.ndim > 1 else 0
+    starts = restarts(flags, flags.shape[axis], axis, reverse=False)
+    return np.moveaxis(np.cumsum(starts, axis=0, dtype=np.int64) - 1, 0, axis)
+
+
 def choose(condition: Array, a: Array, b: Array) -> Array:
     """Selects between slices; the condition's axes are the leading ones of the slices."""
     condition = np.asarray(condition)

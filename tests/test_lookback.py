@@ -58,7 +58,7 @@ def search(fn, leaves, tags, *, window, identity=None):
 
     def kernel(words, *outputs):
         tile = Tile(geometry, jnp.int32(tiles - 1))
-        one = lookback.Lookback(scan, state, words, tile, window, Stub(scan, identity))
+        one = lookback.Lookback(scan.operator, state, words, tile, window, Stub(scan, identity))
         for output, found in zip(outputs, one.prefix(one.peek(tile.index)), strict=True):
             output[...] = found
 

@@ -150,3 +150,69 @@ def test_a_scan_is_linear(seed, n):
     x, y = (leaf.view(np.int32) for leaf in words(seed, n, 2))
     left = jscan.cumsum(jnp.asarray(x) * 3 + jnp.asarray(y))
     np.testing.assert_array_equal(left, jscan.cumsum(x) * 3 + jscan.cumsum(y))
+
+
+# the vector primitives
+
+
+def truths(seed, n):
+    """A random mask at a random density."""
+    return heads(seed + 2, n)
+
+
+split = jax.jit(jscan.split)
+pack = jax.jit(jscan.pack, static_argnames="size")
+split_and_segment = jax.jit(jscan.split_and_segment)
+
+
+@given(SEEDS, LENGTHS)
+def test_a_split_is_a_stable_partition(seed, n):
+    mask = truths(seed, n)
+    moved, place = (np.asarray(leaf) for leaf in split((mask, np.arange(n)), mask))
+    assert sorted(place) == list(range(n))
+    np.testing.assert_array_equal(moved, mask[place])
+    rises = np.diff(place) > 0
+    changes = np.diff(moved.astype(int))
+    assert (changes >= 0).all()
+    assert rises[changes == 0].all()
+
+
+@given(SEEDS, LENGTHS)
+def test_packs_by_a_mask_and_by_its_opposite_are_a_permutation(seed, n):
+    mask = truths(seed, n)
+    kept, dropped = (np.asarray(pack(np.arange(n), m, size=n, fill_value=n)) for m in (mask, ~mask))
+    count = np.count_nonzero(mask)
+    assert sorted([*kept[:count], *dropped[: n - count]]) == list(range(n))
+    assert (kept[count:] == n).all()
+    assert (dropped[n - count :] == n).all()
+
+
+@given(SEEDS, LENGTHS)
+def test_enumerations_from_both_ends_and_the_mask_add_up_to_the_count(seed, n):
+    mask, flags = truths(seed, n), heads(seed, n)
+    before, behind = (
+        np.asarray(jscan.enumerate(mask, reverse=reverse, segments=flags))
+        for reverse in (False, True)
+    )
+    ids = np.cumsum(flags | (np.arange(n) == 0)) - 1
+    np.testing.assert_array_equal(before + mask + behind, np.bincount(ids, mask)[ids])
+
+
+@given(SEEDS, LENGTHS)
+def test_segments_of_a_split_hold_masks_of_one_kind(seed, n):
+    mask, flags = truths(seed, n), heads(seed, n)
+    old = np.cumsum(flags | (np.arange(n) == 0)) - 1
+    (moved, home), parts = split_and_segment((mask, old), mask, flags)
+    np.testing.assert_array_equal(home, old)
+    kinds = set(zip(np.asarray(parts.ids).tolist(), np.asarray(moved).tolist(), strict=True))
+    assert len(kinds) == len({part for part, _ in kinds})
+    assert len(kinds) == len(set(zip(old, mask, strict=True)))
+
+
+@given(SEEDS, LENGTHS, BOOLS)
+def test_to_distribute_twice_changes_nothing(seed, n, reverse):
+    (x,), flags = words(seed, n, 1), heads(seed, n)
+    once = jscan.distribute(x, segments=flags, reverse=reverse)
+    twice = jscan.distribute(once, segments=flags, reverse=reverse)
+    np.testing.assert_array_equal(once, twice)
+    np.testing.assert_array_equal(once, jscan.distribute(once, segments=flags, reverse=not reverse))

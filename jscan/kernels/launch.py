@@ -164,6 +164,13 @@ def tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
     return tuning.lookback(shape)
 
 
+def one_byte(flags: jax.Array) -> jax.Array:
+    """Flags of one byte each, of which any value but zero counts."""
+    if flags.dtype.name in ("bool", "int8", "uint8"):
+        return flags
+    return lax.ne(flags, lax.full_like(flags, 0))
+
+
 def view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array, View]:
     """The operand, flat, and how it lies in memory; materialised where it is no simple view."""
     found = collapse(operand.shape, full, axis)

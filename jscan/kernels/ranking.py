@@ -110,8 +110,8 @@ def rank(
 
     ``unmarked`` says for ``order`` how many elements of each row are not marked.
     """
-    if source != "runs" and marks.dtype.itemsize > 1:
-        marks = marks != 0
+    if source != "runs":
+        marks = launch.one_byte(marks)
     full = marks.shape
     operator = trace_scalars(lax.add, [COUNT] * 2)
     shape = shape_of(full, axis)

@@ -78,8 +78,8 @@ def _keys(
         # Ids beyond the signed range are dropped as negative ones are.
         signed = jnp.dtype(descriptor.dtype.name[1:])
         descriptor = lax.bitcast_convert_type(descriptor, signed)
-    if kind == "flags" and (descriptor.dtype.itemsize > 1 or "4" in descriptor.dtype.name):
-        descriptor = descriptor != 0
+    if kind == "flags":
+        descriptor = launch.one_byte(descriptor)
     if kind == "offsets":
         bounds = descriptor.shape[axis]
         flat, view = launch.view(descriptor, (*full[:axis], bounds, *full[axis + 1 :]), axis)
@@ -98,7 +98,7 @@ def _heads_before(descriptor: jax.Array, axis: int, kind: str, length: int) -> j
     n = descriptor.shape[axis]
     tiles = -(-n // length)
     if kind == "flags":
-        heads = descriptor != 0
+        heads = lax.ne(descriptor, lax.full_like(descriptor, 0))
     else:
         before = lax.slice_in_dim(descriptor, 0, n - 1, axis=axis)
         heads = lax.slice_in_dim(descriptor, 1, n, axis=axis) != before
