@@ -105,7 +105,7 @@ def flags_for(
     if isinstance(segments, Segments):
         flags = _along(head_flags(segments), axis)
         return _aligned(caller, flags, leaves, axis, elementwise=elementwise)
-    flags = _as_flags(caller, segments)
+    flags = as_flags(caller, segments)
     return _aligned(caller, flags, leaves, axis, elementwise=elementwise)
 
 
@@ -122,7 +122,7 @@ def descriptor_for(
             return kind, lax.expand_dims(array, [*range(axis), *range(axis + 1, rank)])
         array = _along(array, axis)
     else:
-        kind, array = "flags", _as_flags(caller, segments)
+        kind, array = "flags", as_flags(caller, segments)
     return kind, _aligned(caller, array, leaves, axis, elementwise=elementwise)
 
 
@@ -133,7 +133,8 @@ def _along(rows: jax.Array, axis: int) -> jax.Array:
     return jnp.moveaxis(rows, -1, axis)
 
 
-def _as_flags(caller: str, segments: Any) -> jax.Array:
+def as_flags(caller: str, segments: Any) -> jax.Array:
+    """Head flags that were given as an array."""
     if hasattr(segments, "dtype") or isinstance(segments, (list, tuple)):
         flags = as_array(caller, "segments", segments)
     else:
@@ -141,6 +142,8 @@ def _as_flags(caller: str, segments: Any) -> jax.Array:
             f"{caller}: segments must be jscan.Segments or an array of head flags; "
             f"got {type(segments).__name__}"
         )
+    if flags.ndim == 0:
+        raise ValueError(f"{caller}: segments must have at least one dimension; got a scalar")
     if not (flags.dtype == jnp.bool_ or jnp.issubdtype(flags.dtype, jnp.integer)):
         raise TypeError(
             f"{caller}: segments must be flags of a bool or integer dtype; got {flags.dtype}"

@@ -140,7 +140,7 @@ def _reduce_whole(
     if combine is None:
         _check_plain(caller, method)
         results = fallback.reduce_general(fn, leaves, treedef, axis=axis)
-    elif method == "auto" and all(name in fallback.REDUCTIONS for name in combine.monoids):
+    elif method == "auto" and fallback.are_monoids(combine):
         # XLA's own reduction reads at the speed of memory.
         return fallback.reduce_monoids(leaves, combine, axis=axis)
     else:
@@ -160,6 +160,8 @@ def _combine(
 ) -> tuple[Sequence[Any] | None, Combine | None]:
     """The identity, filled in for an operator of this package, and the operator as data."""
     if isinstance(fn, Operator) and identity is None:
+        for leaf in leaves:
+            fn.identity(leaf.dtype)  # raises, and names the dtype as it was given
         identity = fn.identities([accumulation_dtype(leaf.dtype) for leaf in leaves])
         if not _alike(leaves):
             return identity, None

@@ -134,42 +134,34 @@ def scan_flat(
     return [place_like(result, x) for result, x in zip(inclusive, placed, strict=True)]
 
 
-REDUCTIONS = {
-    "add": lax.add,
-    "mul": lax.mul,
-    "max": lax.max,
-    "min": lax.min,
-    "and": lax.bitwise_and,
-    "or": lax.bitwise_or,
-    "xor": lax.bitwise_xor,
+REDUCTIONS: dict[str | None, tuple[operators.Operator, Callable[..., Any]]] = {
+    "add": (operators.add, lax.add),
+    "mul": (operators.mul, lax.mul),
+    "max": (operators.max, lax.max),
+    "min": (operators.min, lax.min),
+    "and": (operators.bitwise_and, lax.bitwise_and),
+    "or": (operators.bitwise_or, lax.bitwise_or),
+    "xor": (operators.bitwise_xor, lax.bitwise_xor),
 }
-"""The operators, by primitive, that XLA reduces by itself."""
+"""The operators, by primitive, that XLA reduces by itself, with their identities."""
+
+
+def are_monoids(combine: Combine) -> bool:
+    """Whether XLA reduces every leaf by itself."""
+    return all(
+        name in REDUCTIONS and REDUCTIONS[name][0].takes(dtype)
+        for name, dtype in zip(combine.monoids, combine.dtypes, strict=True)
+    )
 
 
 def reduce_monoids(leaves: Sequence[jax.Array], combine: Combine, *, axis: int) -> list[jax.Array]:
     """Reduce each leaf by the one operation that combines it; ``axis`` is gone from the results."""
     results = []
     for leaf, name, dtype in zip(leaves, combine.monoids, combine.dtypes, strict=True):
-        wide = leaf.astype(dtype)
-        result = lax.reduce(
-            wide, _monoid_identity(str(name), dtype), REDUCTIONS[str(name)], (axis,)
-        )
+        operator, operation = REDUCTIONS[name]
+        result = lax.reduce(leaf.astype(dtype), operator.identity(dtype), operation, (axis,))
         results.append(result.astype(leaf.dtype))
     return results
-
-
-def _monoid_identity(name: str, dtype: np.dtype) -> np.generic:
-    operator = {
-        "add": operators.add,
-        "mul": operators.mul,
-        "max": operators.max,
-        "min": operators.min,
-        "and": operators.bitwise_and,
-        "or": operators.bitwise_or,
-        "xor": operators.bitwise_xor,
-    }[name]
-    value: np.generic = operator.identity(dtype)
-    return value
 
 
 def reduce_general(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, dispatch, operators, reduce_primitive
+from jscan import checks, dispatch, fallback, operators, reduce_primitive
 from jscan.combine import accumulation_dtype
 from jscan.segments import Segments
 
@@ -286,7 +286,8 @@ def _segment_reduce(
         )
     count = checks.check_count(caller, "num_segments", num_segments)
     if count is None:
-        count = _highest(caller, ids) + 1
+        count = checks.check_count(caller, "num_segments", _highest(caller, ids) + 1)
+        assert count is not None
     indices_are_sorted = checks.check_flag(caller, "indices_are_sorted", indices_are_sorted)
     if not indices_are_sorted:
         if method not in ("auto", "xla"):
@@ -317,14 +318,16 @@ def _unsorted(
     operator: operators.Operator, data: jax.Array, ids: jax.Array, num_segments: int
 ) -> jax.Array:
     wide = data.astype(accumulation_dtype(data.dtype))
-    return _UNSORTED[operator.name](wide, ids, num_segments).astype(data.dtype)
+    # Left to itself, jax.ops takes wide ids modulo 2**32.
+    places = fallback.places_of(ids, num_segments)
+    return _UNSORTED[operator.name](wide, places, num_segments).astype(data.dtype)
 
 
 def _highest(caller: str, ids: jax.Array) -> int:
     """The highest id, or -1 where there is none."""
     if isinstance(ids, jax.core.Tracer):
         raise ValueError(f"{caller}: num_segments is required where segment_ids is traced")
-    return int(np.max(np.asarray(ids), initial=0)) if ids.size else -1
+    return max(int(np.max(np.asarray(ids))), -1) if ids.size else -1
 
 
 def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
@@ -337,7 +340,7 @@ def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
     if count is not None:
         return count
     if not isinstance(segments, Segments):
-        segments = Segments.from_flags(checks.as_array(caller, "segments", segments))
+        segments = Segments.from_flags(checks.as_flags(caller, segments))
     known = segments.num_segments
     if known is None:
         raise ValueError(

@@ -14,10 +14,12 @@ import jax
 import numpy as np
 import pytest
 
+import jscan
 from tests.test_lowering import cuda_program
 
 ROOT = Path(__file__).parents[1]
 RAGGED_BATCH = ROOT / "examples" / "ragged_batch.py"
+MESSAGE_PASSING = ROOT / "examples" / "message_passing.py"
 TEXT = """One two three,
 four-score.
 
@@ -37,6 +39,20 @@ EXPECTED = """\
   ---------------------------------------------------------
   It's                          4        0       4    4.000
   _five_                        6        1       6    8.000
+"""
+KARATE_CLUB = """\
+karate_club: 34 nodes, 78 ties
+
+highest rank             rank  sides with           joined
+33                   0.096989  33                   Officer
+0                    0.088500  0                    Mr. Hi
+32                   0.075934  33                   Officer
+2                    0.062766  0                    Mr. Hi
+1                    0.057412  0                    Mr. Hi
+best connected of its component: 33
+split: 18 with 33 and 16 with 0 of 34
+the recorded split agrees for 33 of 34, not for 8
+2, the least decided, listens to 0 (0.241), 1 (0.173), 8 (0.133), 7 (0.111)
 """
 
 
@@ -61,16 +77,27 @@ def text_file(tmp_path):
     return file
 
 
-@pytest.fixture
-def ragged_batch(monkeypatch) -> ModuleType:
-    """The example as a module, to look inside."""
-    spec = importlib.util.spec_from_file_location("ragged_batch", RAGGED_BATCH)
+def module_of(script: Path, monkeypatch) -> ModuleType:
+    """An example as a module, to look inside."""
+    spec = importlib.util.spec_from_file_location(script.stem, script)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "ragged_batch", module)
+    monkeypatch.setitem(sys.modules, script.stem, module)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def ragged_batch(monkeypatch) -> ModuleType:
+    """The example on ragged text."""
+    return module_of(RAGGED_BATCH, monkeypatch)
+
+
+@pytest.fixture
+def message_passing(monkeypatch) -> ModuleType:
+    """The example on graphs."""
+    return module_of(MESSAGE_PASSING, monkeypatch)
 
 
 def test_ragged_batch_on_its_own_texts():
@@ -141,3 +168,85 @@ def test_ragged_batch_knows_kernels_when_it_sees_them(ragged_batch):
         jax.vmap(ragged_batch.annotate), np.ones((4, 5000), np.int32), np.ones((4, 9), np.int32)
     )
     assert ragged_batch.what_ran(program).startswith("3 GPU kernels (Pallas on Triton) on ")
+
+
+def test_message_passing_on_the_karate_club():
+    result = run(MESSAGE_PASSING)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(KARATE_CLUB)
+    assert "check: every number agrees with jax.ops, a loop in NumPy and networkx" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("graph", "lines"),
+    [
+        (
+            "davis_southern_women",
+            ["davis_southern_women: 32 nodes, 89 ties", "split: 23 with E8 and 8 with E9 of 32"],
+        ),
+        (
+            "florentine_families",
+            [
+                "florentine_families: 15 nodes, 20 ties",
+                "best connected of its component: Medici",
+                "split: 9 with Medici and 4 with Guadagni of 15",
+            ],
+        ),
+        (
+            "les_miserables",
+            [
+                "les_miserables: 77 nodes, 254 ties",
+                "Valjean              0.099558  Valjean              -",
+                "split: 50 with Valjean and 27 with Marius of 77",
+            ],
+        ),
+    ],
+)
+def test_message_passing_on_another_graph(message_passing, capsys, graph, lines):
+    assert message_passing.main([graph]) == 0
+    output = capsys.readouterr()
+    assert set(lines) <= set(output.out.splitlines())
+    assert output.err == ""
+
+
+def test_message_passing_says_which_graphs_there_are():
+    result = run(MESSAGE_PASSING, "petersen")
+    assert result.returncode == 2
+    assert "invalid choice: 'petersen' (choose from " in result.stderr
+    assert "les_miserables" in result.stderr
+
+
+def test_message_passing_fails_where_a_number_is_wrong(message_passing, monkeypatch, capsys):
+    right = message_passing.message_passing
+    names: list[str] = []
+
+    def wrong(network):
+        results = right(network)
+        names[:] = results
+        return {name: x.at[-1].add(-1) for name, x in results.items()}
+
+    monkeypatch.setattr(message_passing, "message_passing", wrong)
+    assert message_passing.main([]) == 1
+    output = capsys.readouterr()
+    assert "check: FAILED" in output.out
+    found = re.findall(r"^wrong: (\w+)\[.* as in (.+)$", output.err, re.M)
+    assert sorted(found) == sorted(
+        [(name, "NumPy") for name in names] + [("rank", "networkx"), ("hub", "networkx")]
+    )
+    assert "wrong: hub[33] is 32, not 33 as in networkx" in output.err
+
+
+@pytest.mark.parametrize(
+    ("name", "replacement", "noticed"),
+    [
+        ("segment_sum", "segment_max", {"rank", "pull", "attention", "opinion", "slope"}),
+        ("segment_max", "segment_min", {"hub"}),
+    ],
+)
+def test_message_passing_fails_where_jscan_does(
+    message_passing, monkeypatch, capsys, name, replacement, noticed
+):
+    monkeypatch.setattr(jscan, name, getattr(jscan, replacement))
+    assert message_passing.main(["florentine_families"]) == 1
+    found = re.findall(r"^wrong: (\w+)\[.* as in jax\.ops$", capsys.readouterr().err, re.M)
+    assert noticed <= set(found)
