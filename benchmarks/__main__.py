@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks core | latency | compile``."""
+"""The command line: ``python -m benchmarks core | segments | latency | compile``."""
 
 from __future__ import annotations
 
@@ -6,25 +6,30 @@ import argparse
 import pathlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks import core, machine, measure, overhead, report
+from benchmarks import core, machine, measure, overhead, report, segments
 from benchmarks.core import Case
 from benchmarks.measure import Outcome, Stopwatch
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
 COPY_WORDS = 2**28
+SUITES: dict[str, Callable[[int], list[Case]]] = {"core": core.cases, "segments": segments.cases}
+"""The suites that are lists of cases, by how far their sizes are shrunk."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one suite; returns 1 if an answer was wrong or a case failed."""
+    """Runs one suite; 1 if an answer was wrong or a case failed, 2 where it needs a GPU."""
     options = _parser().parse_args(arguments)
     start = time.monotonic()
-    if options.suite == "core" and options.dry_run:
+    if options.suite in SUITES and options.dry_run:
         status = dry_run(options)
-    elif options.suite == "core" and machine.has_gpu():
-        status = run_core(options)
+    elif options.suite in SUITES and machine.has_gpu():
+        status = run(options)
+    elif options.suite == "segments":
+        report.say("No CUDA GPU here: --dry-run lowers the cases and checks their answers.")
+        status = 2
     else:
         if options.suite == "core":
             report.say("No CUDA GPU here: this is the CPU comparison, not the figures of the core.")
@@ -33,9 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def run_core(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Measures every case on the GPU."""
-    chosen = _chosen(core.cases(options.shrink), options.only)
+    chosen = _chosen(SUITES[options.suite](options.shrink), options.only)
     words = max(COPY_WORDS >> options.shrink, 2**12)
     copy = measure.copy_program(words)
     programs = [copy, *measure.programs_of(chosen)]
@@ -58,21 +63,22 @@ def run_core(options: argparse.Namespace) -> int:
         )
     stopwatch.time_copy(1, options.iterations)
     environment = machine.record(options.commit)
-    report.show_core(outcomes, stopwatch)
+    report.show_cases(outcomes, stopwatch)
     _show_environment(environment)
     report.write(
-        options.out or RESULTS / f"core-{machine.device_name()}.json",
-        report.core_as_json(outcomes, stopwatch, environment),
+        options.out or RESULTS / f"{options.suite}-{machine.device_name()}.json",
+        report.as_json(options.suite, outcomes, stopwatch, environment),
     )
     return _status(outcomes)
 
 
 def dry_run(options: argparse.Namespace) -> int:
     """Lowers every case for CUDA as it is, and checks its answer here on small operands."""
-    chosen = _chosen(core.cases(), options.only)
+    cases = SUITES[options.suite]
+    chosen = _chosen(cases(0), options.only)
     small = [
         few
-        for case, few in zip(core.cases(), core.cases(options.shrink or 14), strict=True)
+        for case, few in zip(cases(0), cases(options.shrink or 14), strict=True)
         if case in chosen
     ]
     outcomes = []
@@ -91,9 +97,10 @@ def dry_run(options: argparse.Namespace) -> int:
         "Dry run: every case was lowered for CUDA at its full size; answers are of small "
         "operands on this machine; nothing was timed."
     )
-    report.show_core(outcomes, None)
+    report.show_cases(outcomes, None)
     if options.out:
-        report.write(options.out, report.core_as_json(outcomes, None, machine.record()))
+        content = report.as_json(options.suite, outcomes, None, machine.record(options.commit))
+        report.write(options.out, content)
     return _status(outcomes)
 
 
@@ -118,13 +125,14 @@ def _parser() -> argparse.ArgumentParser:
     suites = parser.add_subparsers(dest="suite", required=True)
     for name, what in (
         ("core", "the cases of the core on one GPU; the CPU comparison where there is none"),
+        ("segments", "reductions, conversions, pack and split on one GPU"),
         ("latency", "the time of a call, beside lax.associative_scan"),
         ("compile", "the time to compile and the size of the program"),
     ):
         suite = suites.add_parser(name, help=what, description=what)
         suite.add_argument("--out", type=pathlib.Path, help="the JSON file to write")
         suite.add_argument("--commit", help="the commit measured, where git cannot say")
-        if name == "core":
+        if name in SUITES:
             suite.add_argument("--only", default="", help="cases whose name contains this")
             suite.add_argument("--rounds", type=_positive, default=3, help="rounds of each case")
             suite.add_argument("--iterations", type=_positive, default=7, help="calls of a round")
@@ -152,7 +160,7 @@ def _chosen(cases: Sequence[Case], only: str) -> list[Case]:
     named = [case for case in cases if only in case.name]
     if not named:
         sys.exit(f"no case's name contains {only!r}")
-    needed = {case.name for case in named} | {case.against for case in named}
+    needed = {case.name for case in named}.union(*(case.relatives for case in named))
     return [case for case in cases if case.name in needed]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -97,9 +98,63 @@ def _moments(result: tuple[jax.Array, ...], _: jax.Array, x: jax.Array, __: jax.
     return jnp.max(jnp.stack([jnp.max(e) for e in errors]))
 
 
+@functools.cache
+def same_as(reference: Callable[..., Any]) -> Check:
+    """Against another way to compute all of it."""
+
+    def error(result: Any, *operands: jax.Array) -> jax.Array:
+        wanted = reference(*operands)
+        return jnp.sum(jnp.stack(jax.tree.leaves(jax.tree.map(_differing, result, wanted))))
+
+    return Check(error)
+
+
+def _differences(result: jax.Array, x: jax.Array, bounds: jax.Array) -> jax.Array:
+    """Each segment's sum as that up to its end less that up to its beginning."""
+    sums = lax.cumsum(x.astype(jnp.int32))
+    sums = jnp.concatenate([jnp.zeros_like(sums[:1]), sums])
+    return _differing(result, _in_dtype(sums[bounds[1:]] - sums[bounds[:-1]], result.dtype))
+
+
+def _sums_by_ids(result: jax.Array, x: jax.Array, ids: jax.Array) -> jax.Array:
+    bounds = jnp.searchsorted(ids, jnp.arange(result.shape[0] + 1, dtype=ids.dtype))
+    return _differences(result, x, bounds)
+
+
+def _sums_by_flags(result: jax.Array, x: jax.Array, flags: jax.Array) -> jax.Array:
+    ids = lax.cumsum(flags.at[0].set(True).astype(jnp.int32)) - 1
+    return _sums_by_ids(result, x, ids)
+
+
+def _sums_by_runs(result: jax.Array, x: jax.Array, ids: jax.Array) -> jax.Array:
+    changes = jnp.concatenate([jnp.ones(1, jnp.bool_), ids[1:] != ids[:-1]])
+    return _sums_by_flags(result, x, changes)
+
+
+def _sums_by_unsorted_ids(result: jax.Array, x: jax.Array, ids: jax.Array) -> jax.Array:
+    ids, x = lax.sort((ids, x), num_keys=1)
+    return _sums_by_ids(result, x, ids)
+
+
+def _whole_sum(result: jax.Array, x: jax.Array) -> jax.Array:
+    return _differing(result, _in_dtype(jnp.sum(x.astype(jnp.int32)), result.dtype))
+
+
+def _last_write(result: jax.Array, x: jax.Array) -> jax.Array:
+    last = jnp.max(jnp.where(x != 0, jnp.arange(x.size, dtype=jnp.int32), -1))
+    return _differing(result, x[last])
+
+
 maximum = Check(_maximum)
 log_sum_exp = Check(_log_sum_exp, 1e-4, "worst absolute error", x64=True)
 exclusive_or = Check(_exclusive_or)
 segmented_sum = Check(_segmented_sum)
 recurrence = Check(_recurrence)
 moments = Check(_moments, 1e-3, "worst relative error of count, mean and deviation", x64=True)
+sums_by_ids = Check(_sums_by_ids)
+sums_by_flags = Check(_sums_by_flags)
+sums_by_runs = Check(_sums_by_runs)
+sums_by_offsets = Check(_differences)
+sums_by_unsorted_ids = Check(_sums_by_unsorted_ids)
+whole_sum = Check(_whole_sum)
+last_write = Check(_last_write)

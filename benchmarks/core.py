@@ -18,8 +18,9 @@ from benchmarks.answers import Check
 from benchmarks.inputs import Build, Shape
 from benchmarks.operations import Operation
 
-Unit = Literal["share", "us", "ratio"]
-"""A share of copy speed, microseconds, or speed as a ratio to another case's."""
+Unit = Literal["share", "us", "ratio", "share ratio", "speedup"]
+"""A share of copy speed; microseconds; speed, or the share of copy speed, as a ratio to the best of
+other cases; speed as a ratio to the fastest of some peers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,23 @@ class Inputs:
 
 
 @dataclasses.dataclass(frozen=True)
+class Aim:
+    """What is hoped for of a measurement.
+
+    Attributes:
+      target: what is hoped for, in `unit`; None where nothing has been said.
+      floor: what it must not fall behind, in `unit`.
+      unit: of target and floor.
+      against: the names of the cases that a ratio refers to, or of the peers that a speedup does.
+    """
+
+    target: float | None
+    floor: float | None
+    unit: Unit = "share"
+    against: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Case:
     """One measurement.
 
@@ -41,11 +59,12 @@ class Case:
       run: the operation on them.
       check: of its answer.
       bytes: that any implementation has to move.
-      target: what is hoped for, in `unit`.
-      floor: what it must not fall behind, in `unit`.
-      unit: of target and floor.
+      target: of its first aim, as are the next two and `against`.
+      floor: see `Aim`.
+      unit: see `Aim`.
       peers: the same operation by others.
-      against: the name of the case whose time a ratio refers to.
+      against: see `Aim`.
+      also: further aims of the same measurement.
     """
 
     name: str
@@ -53,11 +72,27 @@ class Case:
     run: Operation
     check: Check
     bytes: int
-    target: float
-    floor: float
+    target: float | None
+    floor: float | None
     unit: Unit = "share"
     peers: Mapping[str, Operation] = dataclasses.field(default_factory=dict)
-    against: str | None = None
+    against: tuple[str, ...] = ()
+    also: tuple[Aim, ...] = ()
+
+    @property
+    def aims(self) -> tuple[Aim, ...]:
+        """All of them."""
+        return Aim(self.target, self.floor, self.unit, self.against), *self.also
+
+    @property
+    def relatives(self) -> frozenset[str]:
+        """The names of the cases that its aims refer to."""
+        return frozenset(
+            name
+            for aim in self.aims
+            if aim.unit in ("ratio", "share ratio")
+            for name in aim.against
+        )
 
 
 def cases(shrink: int = 0) -> list[Case]:
@@ -74,7 +109,8 @@ def cases(shrink: int = 0) -> list[Case]:
     ]
 
 
-def _length(exponent: int, shrink: int) -> tuple[int, str]:
+def length(exponent: int, shrink: int) -> tuple[int, str]:
+    """2^exponent, divided by 2^shrink but not below 2^10, and how to write it."""
     exponent = max(exponent - shrink, 10)
     return 1 << exponent, f"2^{exponent}"
 
@@ -97,7 +133,7 @@ _SCAN_PEER = {"lax.associative_scan": operations.lax_scan(lax.add)}
 
 
 def _directions(shrink: int) -> list[Case]:
-    n, size = _length(28, shrink)
+    n, size = length(28, shrink)
     shared = Inputs(inputs.signs((n,), jnp.float32))
     plain = f"inclusive sum, float32, {size}"
     result = [
@@ -124,7 +160,7 @@ def _directions(shrink: int) -> list[Case]:
                 answers.sum_of_integers(0, reverse, exclusive),
                 *(8 * n, target, floor, "ratio"),
                 peers=peers,
-                against=plain,
+                against=(plain,),
             )
         )
     return result
@@ -140,7 +176,7 @@ def _sizes(shrink: int) -> list[Case]:
         (12, 2.2, 3.0, "us"),
     )
     for exponent, target, floor, unit in levels:
-        n, size = _length(exponent, shrink)
+        n, size = length(exponent, shrink)
         for dtype in (jnp.float32, jnp.int32):
             if exponent == 28 and dtype == jnp.float32:
                 continue
@@ -158,8 +194,8 @@ def _sizes(shrink: int) -> list[Case]:
 
 
 def _operators(shrink: int) -> list[Case]:
-    n, size = _length(28, shrink)
-    m, half = _length(27, shrink)
+    n, size = length(28, shrink)
+    m, half = length(27, shrink)
     wanted = (0.94, 0.88)
     return [
         Case(
@@ -204,7 +240,7 @@ def _narrow(shrink: int) -> list[Case]:
         (jnp.float16, 28, 0.90, 0.72),
         (jnp.int8, 29, 0.80, 0.50),
     ):
-        n, size = _length(exponent, shrink)
+        n, size = length(exponent, shrink)
         result.append(
             Case(
                 f"inclusive sum, {_name(dtype)}, {size}",
@@ -237,7 +273,7 @@ def _rows(shrink: int) -> list[Case]:
 
 
 def _segments(shrink: int) -> list[Case]:
-    n, size = _length(27, shrink)
+    n, size = length(27, shrink)
     result = []
     for dtype in (jnp.uint8, jnp.bool_):
         build = inputs.flagged((n,), (n,), dtype)
@@ -296,8 +332,8 @@ def _ragged_rows(shrink: int) -> list[Case]:
 
 
 def _leaves(shrink: int) -> list[Case]:
-    n, size = _length(27, shrink)
-    m, half = _length(26, shrink)
+    n, size = length(27, shrink)
+    m, half = length(26, shrink)
     return [
         Case(
             f"affine, one of two results, float32, {size}",

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 Build = Callable[..., tuple[jax.Array, ...]]
 Shape = tuple[int, ...]
@@ -98,3 +99,124 @@ def samples(n: int) -> Build:
         return one, _draw(0, (n,), 3).astype(jnp.float32), zero
 
     return build
+
+
+@functools.cache
+def joined(*builds: Build) -> Build:
+    """The operands of several builders, one after another."""
+    return lambda: tuple(operand for build in builds for operand in build())
+
+
+@functools.cache
+def eights(shape: Shape, dtype: Any) -> Build:
+    """-8 to 8, whose sums stay within 2^24 for every length measured here."""
+    return lambda: ((_draw(7, shape, 17) - 8).astype(dtype),)
+
+
+@functools.cache
+def numbers(n: int) -> Build:
+    """Whole float32 numbers below 2^20, hardly any two of them alike."""
+    return lambda: (_draw(8, (n,), 2**20).astype(jnp.float32),)
+
+
+@functools.cache
+def rare_writes(n: int) -> Build:
+    """Some thirty random int32 numbers, and 0 everywhere else."""
+
+    def build() -> tuple[jax.Array]:
+        written = _draw(9, (n,), max(n // 32, 1)) == 0
+        return (jnp.where(written, 1 + _draw(10, (n,), 2**30), 0),)
+
+    return build
+
+
+@functools.cache
+def mask(n: int, density: float) -> Build:
+    """Booleans, true with this probability."""
+    return lambda: (jax.random.uniform(jax.random.key(11), (n,)) < density,)
+
+
+def _ids(n: int, count: int) -> jax.Array:
+    return _draw(12, (n,), count)
+
+
+@functools.cache
+def random_ids(n: int, count: int) -> Build:
+    """Ids of ``count`` segments, each element's by chance."""
+    return lambda: (_ids(n, count),)
+
+
+@functools.cache
+def sorted_ids(n: int, count: int) -> Build:
+    """The same, sorted: segments of n / count elements on average."""
+    return lambda: (lax.sort(_ids(n, count)),)
+
+
+@functools.cache
+def runs(n: int, count: int) -> Build:
+    """The same with other ids, in no order."""
+
+    def build() -> tuple[jax.Array]:
+        return (lax.sort(_ids(n, count)) * jnp.int32(-1640531527),)  # odd, so none become alike
+
+    return build
+
+
+@functools.cache
+def heads(n: int, count: int) -> Build:
+    """Head flags of the same segments, as booleans."""
+
+    def build() -> tuple[jax.Array]:
+        ids = lax.sort(_ids(n, count))
+        return (jnp.concatenate([jnp.ones(1, jnp.bool_), ids[1:] != ids[:-1]]),)
+
+    return build
+
+
+@functools.cache
+def offsets(n: int, count: int) -> Build:
+    """Offsets of the same segments: count + 1 of them."""
+
+    def build() -> tuple[jax.Array]:
+        ids = lax.sort(_ids(n, count))
+        return (jnp.searchsorted(ids, jnp.arange(count + 1, dtype=jnp.int32)),)
+
+    return build
+
+
+@functools.cache
+def equal_segments(n: int, length: int) -> Build:
+    """Ids of segments of one length; the last may be shorter."""
+    return lambda: (jnp.arange(n, dtype=jnp.int32) // length,)
+
+
+@functools.cache
+def short_segments(n: int, count: int) -> Build:
+    """Ids of segments of 10 to 50 elements, of which at most ``count`` are needed."""
+
+    def build() -> tuple[jax.Array]:
+        return (_repeated(10 + _draw(13, (count,), 41), n),)
+
+    return build
+
+
+@functools.cache
+def skewed_segments(n: int, count: int) -> Build:
+    """Ids of segments of which one, in the middle, has half of the elements.
+
+    The lengths of the others are as 1, 1/2, 1/3 and so on (Zipf's law), in random order.
+    """
+
+    def build() -> tuple[jax.Array]:
+        shares = 1 / jax.random.permutation(jax.random.key(14), jnp.arange(1.0, count))
+        lengths = jnp.maximum((n // 2) * shares / jnp.sum(shares) - 1, 1).astype(jnp.int32)
+        before, behind = jnp.split(lengths, [count // 2])
+        half = n - jnp.sum(lengths, keepdims=True)
+        return (_repeated(jnp.concatenate([before, half, behind]), n),)
+
+    return build
+
+
+def _repeated(lengths: jax.Array, n: int) -> jax.Array:
+    segments = jnp.arange(lengths.size, dtype=jnp.int32)
+    return jnp.repeat(segments, lengths, total_repeat_length=n)

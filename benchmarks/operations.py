@@ -149,3 +149,124 @@ def lax_running_moments(*leaves: jax.Array) -> tuple[jax.Array, ...]:
     """lax.associative_scan with Welford's operator."""
     result: tuple[jax.Array, ...] = lax.associative_scan(join_moments, leaves)
     return result
+
+
+@functools.cache
+def segment_sum(count: int) -> Operation:
+    """Sums of ``count`` segments by sorted ids."""
+    return lambda x, ids: jscan.segment_sum(x, ids, count, indices_are_sorted=True)
+
+
+@functools.cache
+def segment_max(count: int) -> Operation:
+    """Maxima of ``count`` segments by sorted ids."""
+    return lambda x, ids: jscan.segment_max(x, ids, count, indices_are_sorted=True)
+
+
+@functools.cache
+def unsorted_segment_sum(count: int) -> Operation:
+    """Sums of ``count`` segments by ids in any order."""
+    return lambda x, ids: jscan.segment_sum(x, ids, count)
+
+
+@functools.cache
+def sort_then_segment_sum(count: int) -> Operation:
+    """The same with elements brought into the order of their ids."""
+
+    def run(x: jax.Array, ids: jax.Array) -> jax.Array:
+        order = jnp.argsort(ids)
+        return jscan.segment_sum(x[order], ids[order], count, indices_are_sorted=True)
+
+    return run
+
+
+@functools.cache
+def reduce_by_flags(count: int) -> Operation:
+    """Sums of ``count`` segments by head flags."""
+
+    def run(x: jax.Array, flags: jax.Array) -> Any:
+        return jscan.reduce(jscan.operators.add, x, segments=flags, num_segments=count)
+
+    return run
+
+
+@functools.cache
+def reduce_by_runs(count: int) -> Operation:
+    """Sums of ``count`` runs of equal ids."""
+
+    def run(x: jax.Array, ids: jax.Array) -> Any:
+        segments = jscan.Segments.from_ids(ids)
+        return jscan.reduce(jscan.operators.add, x, segments=segments, num_segments=count)
+
+    return run
+
+
+def reduce_by_offsets(x: jax.Array, offsets: jax.Array) -> Any:
+    """Sums of the segments between offsets."""
+    segments = jscan.Segments.from_offsets(offsets, total=x.shape[0])
+    return jscan.reduce(jscan.operators.add, x, segments=segments)
+
+
+def total(x: jax.Array) -> Any:
+    """The sum of all elements."""
+    return jscan.reduce(jscan.operators.add, x)
+
+
+def latest(a: Any, b: Any) -> Any:
+    """The later one, unless it is 0."""
+    return jnp.where(b != 0, b, a)
+
+
+def last_write(x: jax.Array) -> Any:
+    """The last element that is not 0; the operator does not commute."""
+    return jscan.reduce(latest, x)
+
+
+def enumerate_mask(mask: jax.Array) -> jax.Array:
+    """How many true elements come before each one."""
+    return jscan.enumerate(mask)
+
+
+@functools.cache
+def pack(size: int) -> Operation:
+    """The elements where a mask is true."""
+    return lambda x, mask: jscan.pack(x, mask, size=size)
+
+
+def split(x: jax.Array, mask: jax.Array) -> Any:
+    """The elements where a mask is false, then the others."""
+    return jscan.split(x, mask)
+
+
+def split_and_segment(x: jax.Array, mask: jax.Array, flags: jax.Array) -> tuple[Any, jax.Array]:
+    """Each segment split, and the head flags of its parts."""
+    result, parts = jscan.split_and_segment(x, mask, flags)
+    return result, parts.flags
+
+
+def flags_to_ids(flags: jax.Array) -> jax.Array:
+    """Segment numbers from head flags."""
+    return jscan.Segments.from_flags(flags).ids
+
+
+def runs_to_ids(ids: jax.Array) -> jax.Array:
+    """Segment numbers from ids that change where segments do."""
+    return jscan.Segments.from_ids(ids).ids
+
+
+@functools.cache
+def flags_to_offsets(count: int) -> Operation:
+    """Offsets of ``count`` segments from head flags."""
+    return lambda flags: jscan.Segments.from_flags(flags).offsets(count)
+
+
+@functools.cache
+def offsets_to_ids(n: int) -> Operation:
+    """Segment numbers from offsets."""
+    return lambda offsets: jscan.Segments.from_offsets(offsets, total=n).ids
+
+
+@functools.cache
+def offsets_to_flags(n: int) -> Operation:
+    """Head flags from offsets."""
+    return lambda offsets: jscan.Segments.from_offsets(offsets, total=n).flags

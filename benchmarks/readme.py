@@ -1,4 +1,4 @@
-"""``python -m benchmarks.readme``: writes the README's table of figures from a committed result."""
+"""``python -m benchmarks.readme``: writes the README's tables of figures from committed results."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 from benchmarks import machine
 
-RESULT = machine.REPOSITORY / "benchmarks" / "results" / "core-nvidia-h200.json"
+RESULTS = machine.REPOSITORY / "benchmarks" / "results"
 README = machine.REPOSITORY / "README.md"
-START, END = "<!-- figures -->", "<!-- /figures -->"
 
 
 def figure(entry: dict[str, Any], unit: str) -> str:
@@ -21,7 +20,7 @@ def figure(entry: dict[str, Any], unit: str) -> str:
 
 
 def row(case: dict[str, Any]) -> str:
-    """One line of the table."""
+    """One line of the core's table."""
     unit = "time" if case["median_us"] < 10 else "share"
     peers = ", ".join(
         f"`{name}` {figure(peer, unit)}" for name, peer in (case["peers"] or {}).items()
@@ -29,15 +28,11 @@ def row(case: dict[str, Any]) -> str:
     return f"| {case['name']} | {case['median_us']:.1f} | {figure(case, unit)} | {peers} |"
 
 
-def table(result: dict[str, Any]) -> str:
-    """The Markdown between the markers."""
-    environment = result["environment"]
-    copied = result["copy"]["bytes_per_second"] / 1e12
+def core(result: dict[str, Any]) -> str:
+    """The table of scans."""
     return "\n".join(
         [
-            f"One {environment['device']}, driver {environment['driver']}, "
-            f"jax {environment['jax']}, {environment['date'][:10]}. Copy speed, which is "
-            f"`x + 1` on 2^28 32-bit words, was {copied:.2f} TB/s. GPU time; small scans in",
+            f"{measured_on(result)} GPU time; small scans in",
             "microseconds, the others as a share of copy speed.",
             "",
             "| case | µs | jscan | others |",
@@ -47,13 +42,89 @@ def table(result: dict[str, Any]) -> str:
     )
 
 
+def segments(result: dict[str, Any]) -> str:
+    """The table of reductions, conversions and moves."""
+    evenness = [
+        f"{worst(result, unit):.2f} {what}"
+        for unit, what in (("ratio", "by time"), ("share ratio", "by share of copy speed"))
+    ]
+    return "\n".join(
+        [
+            f"Reductions, conversions, pack and split. {measured_on(result)} GPU time, the",
+            "share of copy speed at the bytes that each case has to move, and how many times as",
+            "long others take. The slowest shape of segments against the fastest, of the "
+            f"{len(compared(result, 'ratio'))} on 2^27",
+            f"elements: {' and '.join(evenness)}.",
+            "",
+            "| case | µs | share | others |",
+            "|---|---|---|---|",
+            *(reduction_row(case) for case in result["cases"]),
+        ]
+    )
+
+
+def reduction_row(case: dict[str, Any]) -> str:
+    """One line of that table."""
+    peers = ", ".join(
+        f"`{name}` {times_as_long(peer, case)}" for name, peer in case["peers"].items()
+    )
+    return f"| {case['name']} | {case['median_us']:.1f} | {case['share']:.2f} | {peers} |"
+
+
+def times_as_long(peer: dict[str, Any], case: dict[str, Any]) -> str:
+    """A peer's time as a multiple of the case's."""
+    if "median_us" not in peer:
+        return peer["why_not"].split(":")[0]
+    return f"{peer['median_us'] / case['median_us']:.2f} ×"
+
+
+def compared(result: dict[str, Any], unit: str) -> list[float]:
+    """What each of the cases that are compared with each other scored."""
+    return [
+        aim["score"]
+        for case in result["cases"]
+        for aim in (case, *case["also"])
+        if aim["unit"] == unit
+    ]
+
+
+def worst(result: dict[str, Any], unit: str) -> float:
+    """The slowest of them against the fastest."""
+    return min(compared(result, unit))
+
+
+def measured_on(result: dict[str, Any]) -> str:
+    """The machine, and what copy speed was on it."""
+    environment = result["environment"]
+    copied = result["copy"]["bytes_per_second"] / 1e12
+    return (
+        f"One {environment['device']}, driver {environment['driver']}, "
+        f"jax {environment['jax']}, {environment['date'][:10]}. Copy speed, which is "
+        f"`x + 1` on 2^28 32-bit words, was {copied:.2f} TB/s."
+    )
+
+
+# The mark before and behind a table, the result it is made from, and how.
+TABLES = (
+    ("figures", "core-nvidia-h200.json", core),
+    ("figures of segments", "segments-nvidia-h200.json", segments),
+)
+
+
 def main() -> int:
-    """Rewrites what stands between the markers."""
+    """Rewrites what stands between the marks of every result that there is."""
     text = README.read_text(encoding="utf-8")
-    before, rest = text.split(START)
-    _, after = rest.split(END)
-    figures = table(json.loads(RESULT.read_text(encoding="utf-8")))
-    README.write_text(f"{before}{START}\n{figures}\n{END}{after}", encoding="utf-8")
+    for mark, file, table in TABLES:
+        path = RESULTS / file
+        if not path.exists():
+            print(f"{path.name} has not been measured: its table stays as it is")
+            continue
+        start, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
+        before, rest = text.split(start)
+        _, after = rest.split(end)
+        figures = table(json.loads(path.read_text(encoding="utf-8")))
+        text = f"{before}{start}\n{figures}\n{end}{after}"
+    README.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from benchmarks.core import Case
+from benchmarks.core import Aim, Case, Unit
 from benchmarks.measure import Outcome, Stopwatch, Times
 
 try:
@@ -87,14 +88,28 @@ def line(outcome: Outcome) -> str:
     return f"{outcome.case.name:55s} {times}  {_answer(outcome)}"
 
 
-def score(case: Case, times: Times, bandwidth: float, outcomes: Sequence[Outcome]) -> float | None:
-    """The number that is compared with the target; None where what a ratio refers to is missing."""
-    if case.unit == "us":
+def score(
+    aim: Aim, outcome: Outcome, bandwidth: float, outcomes: Sequence[Outcome]
+) -> float | None:
+    """The number that is compared with the target; None where what it refers to is missing."""
+    case, times = outcome.case, outcome.times
+    if times is None:
+        return None
+    if aim.unit == "us":
         return times.median
-    if case.unit == "ratio":
-        plain = next((o.times for o in outcomes if o.case.name == case.against), None)
-        return plain.median / times.median if plain else None
-    return share(case, times, bandwidth)
+    if aim.unit == "share":
+        return share(case, times, bandwidth)
+    if aim.unit == "speedup":
+        peers = [outcome.peers.get(name) for name in aim.against]
+        timed = [peer.median for peer in peers if isinstance(peer, Times)]
+        return min(timed) / times.median if timed else None
+    others = [(o.case, o.times) for o in outcomes if o.case.name in aim.against and o.times]
+    if not others:
+        return None
+    if aim.unit == "ratio":
+        return min(theirs.median for _, theirs in others) / times.median
+    best = max(share(other, theirs, bandwidth) for other, theirs in others)
+    return share(case, times, bandwidth) / best
 
 
 def share(case: Case, times: Times, bandwidth: float) -> float:
@@ -102,38 +117,38 @@ def share(case: Case, times: Times, bandwidth: float) -> float:
     return case.bytes / bandwidth / times.median
 
 
-def verdict(case: Case, number: float | None) -> str:
+def verdict(aim: Aim, number: float | None) -> str:
     """Which of target and floor the number meets."""
+    if aim.target is None or aim.floor is None:
+        return "no target"
     if number is None:
         return "unknown"
-    sign = -1 if case.unit == "us" else 1
-    if sign * number >= sign * case.target:
+    sign = -1 if aim.unit == "us" else 1
+    if sign * number >= sign * aim.target:
         return "target"
-    return "floor" if sign * number >= sign * case.floor else "below"
+    return "floor" if sign * number >= sign * aim.floor else "below"
 
 
-def show_core(outcomes: Sequence[Outcome], stopwatch: Stopwatch | None) -> None:
-    """The table of the core."""
+def show_cases(outcomes: Sequence[Outcome], stopwatch: Stopwatch | None) -> None:
+    """The table of a suite: a line for each case, and one for each further aim."""
     rows = []
     for outcome in outcomes:
         case, times = outcome.case, outcome.times
-        shown = ["", "", "", "not timed"]
-        if times is not None and stopwatch is not None:
-            number = score(case, times, stopwatch.bandwidth, outcomes)
+        took = ["", ""]
+        if times is not None:
             spread = (max(times.calls) - min(times.calls)) / times.median
-            shown = [
-                f"{times.median:.1f}",
-                f"{100 * spread:.1f} %",
-                _number(case, number),
-                verdict(case, number),
-            ]
-        if outcome.failure:
-            shown[-1] = "FAILED"
-        elif not outcome.is_right:
-            shown[-1] = "WRONG"
+            took = [f"{times.median:.1f}", f"{100 * spread:.1f} %"]
         peers = ", ".join(_peer(case, *peer, stopwatch) for peer in outcome.peers.items())
-        aims = [_number(case, case.target), _number(case, case.floor)]
-        rows.append([case.name, *shown[:3], *aims, shown[3], _answer(outcome), peers])
+        for number, aim in enumerate(case.aims):
+            *figures, meets = _aimed(aim, outcome, outcomes, stopwatch)
+            if outcome.failure:
+                meets = "FAILED"
+            elif not outcome.is_right:
+                meets = "WRONG"
+            if number == 0:
+                rows.append([case.name, *took, *figures, meets, _answer(outcome), peers])
+            else:
+                rows.append([f"  {_what(aim)}", "", "", *figures, meets, "", ""])
     columns = [
         "case",
         "GPU µs",
@@ -155,20 +170,47 @@ def show_core(outcomes: Sequence[Outcome], stopwatch: Stopwatch | None) -> None:
         )
 
 
-def core_as_json(
-    outcomes: Sequence[Outcome], stopwatch: Stopwatch | None, environment: dict[str, Any]
+def _aimed(
+    aim: Aim, outcome: Outcome, outcomes: Sequence[Outcome], stopwatch: Stopwatch | None
+) -> list[str]:
+    """What was measured of an aim, target, floor, and which of them that meets."""
+    measured, meets = "", "not timed"
+    if outcome.times is not None and stopwatch is not None:
+        number = score(aim, outcome, stopwatch.bandwidth, outcomes)
+        measured, meets = _number(aim.unit, number), verdict(aim, number)
+    return [measured, _number(aim.unit, aim.target), _number(aim.unit, aim.floor), meets]
+
+
+def _what(aim: Aim) -> str:
+    """What an aim's number is."""
+    if aim.unit == "share":
+        return "share of copy speed"
+    if aim.unit == "us":
+        return "time"
+    one = len(aim.against) == 1
+    if aim.unit == "speedup":
+        return f"speed against {aim.against[0] if one else 'the fastest peer'}"
+    other = aim.against[0] if one else f"the best of {len(aim.against)} cases"
+    return f"{'speed' if aim.unit == 'ratio' else 'share'} against {other}"
+
+
+def as_json(
+    suite: str,
+    outcomes: Sequence[Outcome],
+    stopwatch: Stopwatch | None,
+    environment: dict[str, Any],
 ) -> dict[str, Any]:
     """Everything that was found, for a file."""
     bandwidth = stopwatch.bandwidth if stopwatch else None
     entries = []
     for outcome in outcomes:
         case = outcome.case
+        first, *further = (_aim_as_json(aim, outcome, bandwidth, outcomes) for aim in case.aims)
         entry: dict[str, Any] = {
             "name": case.name,
             "bytes": case.bytes,
-            "unit": case.unit,
-            "target": case.target,
-            "floor": case.floor,
+            **first,
+            "also": further,
             "answer": {
                 "right": outcome.is_right,
                 "error": outcome.error,
@@ -178,12 +220,7 @@ def core_as_json(
             "failure": outcome.failure,
         }
         if outcome.times is not None and bandwidth is not None:
-            number = score(case, outcome.times, bandwidth, outcomes)
             entry |= _timed(case, outcome.times, bandwidth)
-            entry |= {
-                "score": None if number is None else round(number, 4),
-                "meets": verdict(case, number),
-            }
         entry["peers"] = {
             name: {"why_not": peer} if isinstance(peer, str) else _timed(case, peer, bandwidth)
             for name, peer in outcome.peers.items()
@@ -196,7 +233,18 @@ def core_as_json(
             "bytes_per_second": round(stopwatch.bandwidth * 1e6),
             **stopwatch.copies.as_json(),
         }
-    return {"suite": "core", "environment": environment, "copy": copy, "cases": entries}
+    return {"suite": suite, "environment": environment, "copy": copy, "cases": entries}
+
+
+def _aim_as_json(
+    aim: Aim, outcome: Outcome, bandwidth: float | None, outcomes: Sequence[Outcome]
+) -> dict[str, Any]:
+    entry: dict[str, Any] = dataclasses.asdict(aim)
+    if outcome.times is not None and bandwidth is not None:
+        number = score(aim, outcome, bandwidth, outcomes)
+        entry["score"] = None if number is None else round(number, 4)
+        entry["meets"] = verdict(aim, number)
+    return entry
 
 
 def _timed(case: Case, times: Times, bandwidth: float | None) -> dict[str, Any]:
@@ -204,18 +252,18 @@ def _timed(case: Case, times: Times, bandwidth: float | None) -> dict[str, Any]:
     return {**times.as_json(), "share": portion}
 
 
-def _number(case: Case, number: float | None) -> str:
+def _number(unit: Unit, number: float | None) -> str:
     if number is None:
         return "–"
-    if case.unit == "us":
+    if unit == "us":
         return f"{number:.1f} µs"
-    return f"{number:.2f} ×" if case.unit == "ratio" else f"{number:.3f}"
+    return f"{number:.3f}" if unit == "share" else f"{number:.2f} ×"
 
 
 def _peer(case: Case, name: str, peer: Times | str, stopwatch: Stopwatch | None) -> str:
     if isinstance(peer, str) or stopwatch is None:
         return f"{name} –"
-    if case.unit == "us":
+    if case.unit in ("us", "speedup"):
         return f"{name} {peer.median:.1f} µs"
     return f"{name} {share(case, peer, stopwatch.bandwidth):.3f}"
 
