@@ -229,12 +229,24 @@ def last_of_segments(
 
 def changes(numbers: jax.Array, *, axis: int) -> jax.Array:
     """Head flags of runs of equal numbers."""
-    if numbers.shape[axis] == 0:
-        return jnp.zeros_like(numbers, jnp.bool_)
-    behind = lax.slice_in_dim(numbers, 1, None, axis=axis)
-    differs = lax.ne(behind, lax.slice_in_dim(numbers, 0, -1, axis=axis))
-    edge = lax.full_like(lax.slice_in_dim(numbers, 0, 1, axis=axis), True, jnp.bool_)
-    return lax.concatenate([edge, differs], axis)
+    return lax.ne(numbers, before(numbers, axis=axis)) | is_first(numbers, axis=axis)
+
+
+def before(x: jax.Array, *, axis: int) -> jax.Array:
+    """The element before each one, and zero before the first.
+
+    A pad becomes part of the loop that uses it. A concatenation of bytes is a kernel of its own, at
+    a tenth of copy speed (H200, 2026-11-22).
+    """
+    if x.shape[axis] == 0:
+        return x
+    ends = [(1, -1, 0) if d == axis else (0, 0, 0) for d in range(x.ndim)]
+    return lax.pad(x, np.zeros((), x.dtype)[()], ends)
+
+
+def is_first(x: jax.Array, *, axis: int) -> jax.Array:
+    """Which elements are the first ones along ``axis``."""
+    return lax.broadcasted_iota(jnp.int32, x.shape, axis) == np.int32(0)
 
 
 def places_of(numbers: jax.Array, num_segments: int) -> jax.Array:

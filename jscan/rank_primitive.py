@@ -115,10 +115,9 @@ def _rows(x: jax.Array, axis: int) -> jax.Array:
 def _marked(marks: jax.Array, *, axis: int, source: str) -> jax.Array:
     if source == "mask":
         return as_bool(marks)
-    first = lax.full_like(lax.slice_in_dim(marks, 0, 1, axis=axis), True, jnp.bool_)
-    here = lax.slice_in_dim(marks, 1, None, axis=axis)
-    before = lax.slice_in_dim(marks, 0, -1, axis=axis) if source == "runs" else jnp.zeros_like(here)
-    return lax.concatenate([first, here != before], axis)
+    if source == "runs":
+        return fallback.changes(marks, axis=axis)
+    return as_bool(marks) | fallback.is_first(marks, axis=axis)
 
 
 def as_bool(mask: jax.Array) -> jax.Array:

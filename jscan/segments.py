@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import primitive
+from jscan import fallback, primitive
 from jscan.combine import trace
 from jscan.locate_primitive import locate
-from jscan.rank_primitive import rank
+from jscan.rank_primitive import as_bool, rank
 
 
 @jax.tree_util.register_pytree_node_class
@@ -146,12 +146,8 @@ class Segments:
     @property
     def flags(self) -> jax.Array:
         """Head flags, bool: True on the first element of every segment that has one."""
-        flags = head_flags(self)
-        heads = flags if flags.dtype == jnp.bool_ else lax.ne(flags, lax.full_like(flags, 0))
-        if heads.shape[-1] == 0:
-            return heads
-        first = lax.full_like(lax.slice_in_dim(heads, 0, 1, axis=-1), True)
-        return lax.concatenate([first, lax.slice_in_dim(heads, 1, None, axis=-1)], heads.ndim - 1)
+        heads = as_bool(head_flags(self))
+        return heads | fallback.is_first(heads, axis=heads.ndim - 1)
 
     @property
     def ids(self) -> jax.Array:
@@ -269,12 +265,7 @@ def head_flags(segments: Segments) -> jax.Array:
         given: jax.Array = array
         return given
     if kind == "ids":
-        if array.shape[-1] == 0:
-            return jnp.zeros(array.shape, jnp.bool_)
-        before = lax.slice_in_dim(array, 0, -1, axis=-1)
-        here = lax.slice_in_dim(array, 1, None, axis=-1)
-        first = jnp.ones((*array.shape[:-1], 1), jnp.bool_)
-        return lax.concatenate([first, lax.ne(here, before)], array.ndim - 1)
+        return fallback.changes(array, axis=array.ndim - 1)
     found: jax.Array = segments._found[1]
     return found
 

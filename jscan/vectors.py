@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, dispatch, operators, primitive
+from jscan import checks, dispatch, fallback, operators, primitive
 from jscan.rank_primitive import as_bool, rank
 from jscan.segments import Segments
 
@@ -372,11 +372,6 @@ def _inverse(place: jax.Array, axis: int) -> jax.Array:
 
 def _heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
     """Head flags of the split segments: the old ones, and where the true elements begin."""
-    heads = as_bool(flags)
-    if moved.shape[axis] == 0:
-        return heads
-    change = lax.slice_in_dim(moved, 1, None, axis=axis) & ~lax.slice_in_dim(
-        moved, 0, -1, axis=axis
-    )
-    first = lax.full_like(lax.slice_in_dim(moved, 0, 1, axis=axis), True)
-    return heads | lax.concatenate([first, change], axis)
+    change = moved & ~fallback.before(moved, axis=axis)
+    first = fallback.is_first(moved, axis=axis)
+    return as_bool(flags) | first | change

@@ -169,32 +169,32 @@ def test_segments_are_a_pytree_of_jit():
     np.testing.assert_array_equal(run(Segments.from_offsets([0, 0, 4, 4, 12, 12])), maxima(-1))
 
 
-def check_traced(make, descriptor, expected, engine):
-    """Sums of X by segments that are traced, and that may not cover it."""
+def check_traced(make, engine, cases):
+    """Sums of X by traced segments that may not cover it; all of one shape, so of one program."""
 
     @jax.jit
     def run(descriptor):
         segments = make(descriptor, total=12)
         return jscan.reduce(operators.add, X, segments=segments, method=engine.method)
 
-    np.testing.assert_array_equal(run(np.array(descriptor)), expected)
+    for descriptor, expected in cases:
+        np.testing.assert_array_equal(run(np.array(descriptor)), expected)
 
 
 @pytest.mark.sweep
 def test_traced_lengths_that_do_not_add_up(engine):
-    for lengths, expected in (
+    cases = (
         ([3, 2, 0], [6, 9, 0]),  # the rest of the axis belongs to no segment
         ([3, 100, 5], [6, 72, 0]),
         ([-2, 12, 0], [0, 78, 0]),
         ([5, -1, 7], [15, 0, 63]),
         ([0, 0, 0], [0, 0, 0]),
-    ):
-        check_traced(Segments.from_lengths, lengths, expected, engine)
+    )
+    check_traced(Segments.from_lengths, engine, cases)
 
 
 def test_traced_offsets_that_do_not_cover_the_axis(engine):
-    # Of one shape, so that they are one program.
-    for offsets, expected in (
+    cases = (
         ([0, 5, 5, 12], [15, 0, 63]),
         ([0, 5, 6, 6], [15, 6, 0]),  # the rest of the axis belongs to no segment
         ([3, 5, 8, 12], [15, 21, 42]),  # what comes before the first offset belongs to it
@@ -203,8 +203,8 @@ def test_traced_offsets_that_do_not_cover_the_axis(engine):
         ([0, 4, 5, 90], [10, 5, 63]),
         ([0, -1, 5, 12], [15, 0, 63]),  # a negative one counts as the end of the axis
         ([0, 0, 0, 0], [0, 0, 0]),
-    ):
-        check_traced(Segments.from_offsets, offsets, expected, engine)
+    )
+    check_traced(Segments.from_offsets, engine, cases)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from jax import lax
 
 from jscan.kernels import locating, primitives
 from jscan.kernels.operator import trace_scalars
-from jscan.kernels.tile import Tile, View
+from jscan.kernels.tile import Tile
+from jscan.kernels.view import View
 
 KEY = np.dtype(np.int32)
 COUNTED = ("flags", "runs")

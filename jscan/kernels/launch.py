@@ -19,7 +19,8 @@ from jscan.kernels.logaddexp import is_logaddexp
 from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_identity
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import TileState
-from jscan.kernels.tile import Geometry, View, collapse
+from jscan.kernels.tile import Geometry
+from jscan.kernels.view import View, collapse
 
 _MOST = 2**31 - 2**20  # positions are 32-bit, and a tile may reach past the end
 METHODS = ("block", "lookback")

@@ -36,7 +36,8 @@ from jscan.kernels import lookback, primitives
 from jscan.kernels.keys import COUNTED, KEY, Keys
 from jscan.kernels.operator import commuting_identity, trace_scalars
 from jscan.kernels.state import AGGREGATE, PREFIX, TileState
-from jscan.kernels.tile import Geometry, Tile, View, take
+from jscan.kernels.tile import Geometry, Tile, take
+from jscan.kernels.view import View
 
 
 @functools.lru_cache(maxsize=1024)
