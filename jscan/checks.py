@@ -118,8 +118,11 @@ def descriptor_for(
         if kind == "offsets":
             rank = leaves[0].ndim if elementwise else axis + 1
             # Offsets tell nothing of how many elements there are; the flags that belong to them do.
-            _aligned(caller, head_flags(segments), leaves, axis, elementwise=elementwise)
-            return kind, lax.expand_dims(array, [*range(axis), *range(axis + 1, rank)])
+            flags = _along(head_flags(segments), axis)
+            _aligned(caller, flags, leaves, axis, elementwise=elementwise)
+            if array.ndim == 1:
+                return kind, lax.expand_dims(array, [*range(axis), *range(axis + 1, rank)])
+            return kind, _along(array, axis)
         array = _along(array, axis)
     else:
         kind, array = "flags", as_flags(caller, segments)

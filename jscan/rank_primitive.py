@@ -41,6 +41,8 @@ def rank(
 ) -> jax.Array:
     """Bind ``rank_p``."""
     n = marks.shape[axis]
+    if n >= 2**31:
+        raise ValueError(f"jscan counts in 32 bits, and {n} elements are too many for that")
     marks = fallback.replicate(marks)
     operands = [marks]
     if emit == "order":
@@ -138,7 +140,7 @@ def rank_in_kernels(
     if launch.why_not_shape(ranking.shape_of(marks.shape, axis), "auto") is not None:
         return rank_in_plain_jax(marks, *unmarked, **params)
     totals = unmarked[0] if unmarked else None
-    return [ranking.rank(marks, totals, method="auto", interpret=interpret, **params)]
+    return [ranking.rank(marks, totals, interpret=interpret, **params)]
 
 
 rank_p.def_impl(functools.partial(primitive.run, rank_p))

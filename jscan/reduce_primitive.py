@@ -26,7 +26,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching
 
-from jscan import fallback, primitive
+from jscan import fallback, primitive, rank_primitive
 from jscan.combine import Combine
 from jscan.locate_primitive import locate
 
@@ -123,14 +123,12 @@ def segment_numbers(descriptor: jax.Array, *, axis: int, kind: str, n: int) -> j
     if kind == "offsets":
         ids = locate(jnp.moveaxis(descriptor, axis, -1), n=n, emit="ids")
         return jnp.moveaxis(ids, -1, axis)
-    if descriptor.shape[axis] == 0:
-        return jnp.zeros(descriptor.shape, jnp.int32)
-    here = lax.slice_in_dim(descriptor, 1, None, axis=axis)
-    before = lax.slice_in_dim(descriptor, 0, -1, axis=axis)
-    heads = lax.ne(here, lax.full_like(here, 0) if kind == "flags" else before)
-    first = jnp.zeros_like(lax.slice_in_dim(descriptor, 0, 1, axis=axis), dtype=jnp.int32)
-    heads = lax.concatenate([first, heads.astype(jnp.int32)], axis)
-    return lax.cumsum(heads, axis)
+    if kind == "flags":
+        heads = rank_primitive.as_bool(descriptor)
+    else:
+        heads = fallback.changes(descriptor, axis=axis)
+    heads = heads & ~fallback.is_first(descriptor, axis=axis)
+    return lax.cumsum(heads.astype(jnp.int32), axis)
 
 
 def _reduce_segments(
@@ -143,9 +141,10 @@ def _reduce_segments(
     identity = combine.identity
     assert identity is not None
     monoids = combine.monoids
-    if all(name in _SCATTERS for name in monoids):
+    scatters = {k: v for k, v in _SCATTERS.items() if k != "mul" or not differentiable}
+    if all(name in scatters for name in monoids):  # JAX does not differentiate a scattered product
         return [
-            _scatter(_SCATTERS[str(name)], x, numbers, i, num_segments)
+            _scatter(scatters[str(name)], x, numbers, i, num_segments)
             for name, x, i in zip(monoids, leaves, identity, strict=True)
         ]
     flags = fallback.changes(numbers, axis=0)
@@ -181,7 +180,8 @@ def _scatter(
     rest = x.shape[1:]
     numbers = jnp.broadcast_to(numbers, x.shape)
     columns = jax.vmap(one, in_axes=1, out_axes=1)
-    flat = columns(x.reshape(x.shape[0], -1), numbers.reshape(x.shape[0], -1))
+    matrix = (x.shape[0], math.prod(rest))
+    flat = columns(x.reshape(matrix), numbers.reshape(matrix))
     return flat.reshape(num_segments, *rest)
 
 
@@ -199,8 +199,8 @@ def reduce_in_kernels(
 
     if fallback.full_shape(leaves) != full:
         leaves[0] = jnp.broadcast_to(leaves[0], full)
-    if kind == "offsets" and math.prod(full[axis + 1 :]) > 1:
-        # Rows of lanes share what one search finds.
+    if kind == "offsets" and (math.prod(full[axis + 1 :]) > 1 or descriptor.size >= 2**31):
+        # Lanes share what one search finds; and a program counts offsets in 32 bits.
         kind, descriptor = "ids", segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
     reason = kernels.why_not(leaves, combine=combine, axis=axis, exclusive=False, method=method)
     if reason is None:
@@ -211,7 +211,6 @@ def reduce_in_kernels(
             axis=axis,
             kind=kind,
             num_segments=num_segments,
-            used=(True,) * len(leaves),
             method=method,
             interpret=interpret,
         )
@@ -235,11 +234,15 @@ def reduce_jvp(
         return primitive.jvp_of(reduce_in_plain_jax, primals, tangents, **params)
     leaves, _ = _split(primals, kind)
     results = reduce_p.bind(*primals, **params)
-    slopes = [
+    slopes: list[Any] = [
         ad.instantiate_zeros(t) if jnp.issubdtype(x.dtype, jnp.inexact) else None
         for x, t in zip(leaves, tangents, strict=False)
     ]
     moving = [i for i, t in enumerate(slopes) if t is not None]
+    full = _full_shape(primals, params["axis"], kind)
+    if moving and fallback.full_shape([slopes[i] for i in moving]) != full:
+        # Only a leaf that does not move, or the descriptor, has the size of a batch.
+        slopes[moving[0]] = jnp.broadcast_to(slopes[moving[0]], full)
     combine = combine if len(moving) == len(leaves) else combine.restrict(moving)
     descriptor = primals[len(leaves) :]
     moved = iter(

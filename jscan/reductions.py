@@ -47,7 +47,7 @@ def segment_sum(
       ValueError: a shape, ``num_segments`` or ``method`` does not fit.
 
     With sorted ids, data and ids are read once and each result is written twice (a fill, and the
-    totals). The order of addition within a segment is the order of the elements, in a tree.
+    totals). Elements are added in groups, of which those before a tile may come in any order.
 
     Sources: Blelloch, *Prefix Sums and Their Applications* (1990); Sengupta et al., *Scan
     Primitives for GPU Computing* (2007).
@@ -83,7 +83,8 @@ def segment_prod(
 
     ``y[s] = product of data[i] over all i with segment_ids[i] == s``, and 1 where there is none.
 
-    Arguments, result, errors and cost are those of ``jscan.segment_sum``.
+    Arguments, result, errors and cost are those of ``jscan.segment_sum``. It is differentiable
+    where ids are sorted; ``jax.ops`` differentiates no product.
 
     Example:
       >>> import jax.numpy as jnp
@@ -286,7 +287,7 @@ def _segment_reduce(
         )
     count = checks.check_count(caller, "num_segments", num_segments)
     if count is None:
-        count = checks.check_count(caller, "num_segments", _highest(caller, ids) + 1)
+        count = checks.check_count(caller, "num_segments", _highest(caller, segment_ids) + 1)
         assert count is not None
     indices_are_sorted = checks.check_flag(caller, "indices_are_sorted", indices_are_sorted)
     if not indices_are_sorted:
@@ -323,11 +324,12 @@ def _unsorted(
     return _UNSORTED[operator.name](wide, places, num_segments).astype(data.dtype)
 
 
-def _highest(caller: str, ids: jax.Array) -> int:
+def _highest(caller: str, ids: Any) -> int:
     """The highest id, or -1 where there is none."""
     if isinstance(ids, jax.core.Tracer):
         raise ValueError(f"{caller}: num_segments is required where segment_ids is traced")
-    return max(int(np.max(np.asarray(ids))), -1) if ids.size else -1
+    known = np.asarray(ids)
+    return max(int(known.max()), -1) if known.size else -1
 
 
 def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
@@ -340,7 +342,8 @@ def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
     if count is not None:
         return count
     if not isinstance(segments, Segments):
-        segments = Segments.from_flags(checks.as_flags(caller, segments))
+        flags = checks.as_flags(caller, segments)
+        segments = Segments.from_flags(flags if isinstance(segments, jax.Array) else segments)
     known = segments.num_segments
     if known is None:
         raise ValueError(

@@ -157,13 +157,13 @@ class Segments:
         ``from_ids`` are renumbered.
         """
         if self._counted:
-            array = self._descriptor
+            array = jnp.asarray(self._descriptor)
             return rank(array, axis=array.ndim - 1, source=self._source, emit="number")
         return locate(self._bounds, n=self._length, emit="ids")
 
     def lengths(self, num_segments: int) -> jax.Array:
         """The lengths of the first ``num_segments`` segments, int32; 0 where there is none."""
-        offsets = self.offsets(num_segments)
+        offsets = self.offsets(_number("Segments.lengths", "num_segments", num_segments))
         behind = lax.slice_in_dim(offsets, 1, None, axis=-1)
         return lax.sub(behind, lax.slice_in_dim(offsets, 0, -1, axis=-1))
 
@@ -172,13 +172,14 @@ class Segments:
 
         The last is where the last of these segments ends; one that does not exist is empty there.
         """
+        size = _number("Segments.offsets", "num_segments", num_segments) + 1
         if self._counted:
-            array, size = self._descriptor, num_segments + 1
+            array = jnp.asarray(self._descriptor)
             return rank(array, axis=array.ndim - 1, source=self._source, emit="places", size=size)
         bounds, total = self._bounds, self._length
-        kept = lax.slice_in_dim(bounds, 0, min(num_segments + 1, bounds.shape[0]))
-        beyond = lax.full((num_segments + 1 - kept.shape[0],), np.int32(total))
-        return lax.concatenate([kept, beyond], 0)
+        kept = lax.slice_in_dim(bounds, 0, min(size, bounds.shape[-1]), axis=-1)
+        beyond = lax.full((*bounds.shape[:-1], size - kept.shape[-1]), np.int32(total))
+        return lax.concatenate([kept, beyond], bounds.ndim - 1)
 
     @property
     def _counted(self) -> bool:
@@ -198,13 +199,16 @@ class Segments:
         have rows it is that of the row with the most segments.
         """
         if self._kind == "lengths":
-            return int(self._descriptor.shape[0])
+            return int(self._descriptor.shape[-1])
         if self._kind == "offsets":
-            return int(self._descriptor.shape[0]) - 1
+            return int(self._descriptor.shape[-1]) - 1
         if _is_traced(self._descriptor):
             return None
-        ids = np.asarray(self.ids)
-        return int(ids.max()) + 1 if ids.size else 0
+        array = np.asarray(self._descriptor)
+        if array.size == 0:
+            return 0
+        heads = array[..., 1:] != (0 if self._kind == "flags" else array[..., :-1])
+        return 1 + int(np.count_nonzero(heads, axis=-1).max())
 
     @property
     def _length(self) -> int:
@@ -225,13 +229,13 @@ class Segments:
         return bounds, locate(bounds, n=self._length, emit="flags")
 
     def _find_bounds(self) -> jax.Array:
-        total, given = self._length, self._descriptor
+        total, given = self._length, jnp.asarray(self._descriptor)
         if given.dtype.itemsize < np.dtype(np.int32).itemsize:
             given = lax.convert_element_type(given, jnp.int32)
         if self._kind == "offsets":
             inside = (given >= 0) & (given < total)
             bounds = lax.convert_element_type(jnp.where(inside, given, total), jnp.int32)
-            if _is_traced(given):
+            if _is_traced(self._descriptor):
                 bounds = _scan(lax.min, bounds, reverse=True)
             behind = lax.slice_in_dim(bounds, 1, None)
         else:
@@ -262,10 +266,9 @@ def head_flags(segments: Segments) -> jax.Array:
     """Head flags as scans read them: the first may be False, and given flags are not copied."""
     kind, array = segments._kind, segments._descriptor
     if kind == "flags":
-        given: jax.Array = array
-        return given
+        return jnp.asarray(array)
     if kind == "ids":
-        return fallback.changes(array, axis=array.ndim - 1)
+        return fallback.changes(jnp.asarray(array), axis=array.ndim - 1)
     found: jax.Array = segments._found[1]
     return found
 
@@ -273,9 +276,9 @@ def head_flags(segments: Segments) -> jax.Array:
 def describe(segments: Segments) -> tuple[str, jax.Array]:
     """What tells an element's segment, and how: by "flags", by "runs", or by "offsets"."""
     if segments._kind == "flags":
-        return "flags", segments._descriptor
+        return "flags", jnp.asarray(segments._descriptor)
     if segments._kind == "ids":
-        return "runs", segments._descriptor
+        return "runs", jnp.asarray(segments._descriptor)
     return "offsets", segments._bounds
 
 
@@ -289,7 +292,8 @@ def _scan(fn: Callable[[Any, Any], Any], x: jax.Array, *, reverse: bool) -> jax.
 
 
 def _discrete(where: str, name: str, value: Any, *, allow_bool: bool) -> Any:
-    array = value if hasattr(value, "dtype") else np.asarray(value)
+    # What is known stays known inside jit: an array of JAX made of it there would be traced.
+    array = value if isinstance(value, jax.Array) else np.asarray(value)
     if isinstance(value, (list, tuple)) and array.size == 0:
         array = array.astype(np.int32)
     dtypes = "a bool or integer dtype" if allow_bool else "an integer dtype"
@@ -297,7 +301,9 @@ def _discrete(where: str, name: str, value: Any, *, allow_bool: bool) -> Any:
         raise TypeError(f"jscan.{where}: {name} must have {dtypes}; got {array.dtype}")
     if array.ndim == 0:
         raise ValueError(f"jscan.{where}: {name} must have at least one dimension; got a scalar")
-    return jnp.asarray(array)
+    if isinstance(array, np.ndarray):
+        array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
+    return array
 
 
 def _one_dimensional(where: str, name: str, value: Any) -> Any:
@@ -308,15 +314,17 @@ def _one_dimensional(where: str, name: str, value: Any) -> Any:
 
 
 def _total(where: str, total: Any) -> int | None:
-    if total is None:
-        return None
-    if isinstance(total, (bool, np.bool_)) or not hasattr(total, "__index__") or _is_traced(total):
+    return None if total is None else _number(where, "total", total)
+
+
+def _number(where: str, name: str, value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__") or _is_traced(value):
         raise TypeError(
-            f"jscan.{where}: total must be an integer known at trace time; got {total!r}"
+            f"jscan.{where}: {name} must be an integer known at trace time; got {value!r}"
         )
-    if int(total) < 0:
-        raise ValueError(f"jscan.{where}: total must not be negative; got {total}")
-    return int(total)
+    if int(value) < 0:
+        raise ValueError(f"jscan.{where}: {name} must not be negative; got {value}")
+    return int(value)
 
 
 def _required_total(where: str, name: str, total: int | None) -> int:

@@ -74,7 +74,7 @@ def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = F
       TypeError: flags are not bool or integer; a leaf is no array.
       ValueError: ``axis``, a length or the shape of the flags does not fit.
 
-    One scan, with the operator that keeps its first argument.
+    One scan for each leaf, with the operator that keeps its first argument; none without segments.
 
     Source: Sengupta et al., *Scan Primitives for GPU Computing* (2007).
 

@@ -79,8 +79,7 @@ def scan(
         return _trivial(leaves, combine, exclusive, used, full)
     parts, real_used = real_parts(leaves, used)
     operator = prepare(combine)
-    if flags is not None and flags.dtype.name not in _SUPPORTED:
-        flags = flags != 0  # integers of 2 and 4 bits, which may lie packed in memory
+    flags = None if flags is None else whole_bytes(flags)
     operands = [*parts, *([] if flags is None else [flags])]
     shape = shape_of(leaves, combine, axis, segmented=flags is not None)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
@@ -163,6 +162,13 @@ def tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
     if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
         return rows
     return tuning.lookback(shape)
+
+
+def whole_bytes(integers: jax.Array) -> jax.Array:
+    """Integers of 2 and 4 bits, which may lie packed in memory, as 8-bit ones."""
+    if integers.dtype.name in _SUPPORTED:
+        return integers
+    return integers.astype(jnp.int8 if integers.dtype.kind == "i" else jnp.uint8)
 
 
 def one_byte(flags: jax.Array) -> jax.Array:

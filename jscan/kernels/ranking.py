@@ -103,19 +103,17 @@ def rank(
     emit: str,
     reverse: bool,
     size: int,
-    method: str,
     interpret: bool = False,
 ) -> jax.Array:
     """Ranks the marked elements along ``axis``, of an array that has elements.
 
     ``unmarked`` says for ``order`` how many elements of each row are not marked.
     """
-    if source != "runs":
-        marks = launch.one_byte(marks)
+    marks = launch.whole_bytes(marks) if source == "runs" else launch.one_byte(marks)
     full = marks.shape
     operator = trace_scalars(lax.add, [COUNT] * 2)
     shape = shape_of(full, axis)
-    tuned = launch.tile(shape, method)
+    tuned = launch.tile(shape, "auto")
     if tuned.length < shape.n and emit in ("places", "order"):
         tuned = tuning.scatter(shape)
     cut = launch.Cut([marks], full, axis, tuned, reverse=reverse, widths={4})

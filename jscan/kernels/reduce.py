@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -25,16 +26,16 @@ def reduce(
     axis: int,
     kind: str,
     num_segments: int,
-    used: Sequence[bool],
     method: str,
     interpret: bool = False,
 ) -> list[jax.Array]:
-    """Reduces ``leaves`` along ``axis``; returns the used ones, that axis ``num_segments`` long.
+    """Reduces ``leaves`` along ``axis``, which is ``num_segments`` long in the results.
 
     Every operand's dimensions are full or 1. Runs where `launch.why_not` finds nothing to object
     to, on arrays that have elements.
     """
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
+    used = (True,) * len(leaves)
     parts, real_used = launch.real_parts(leaves, used)
     operator = prepare(combine)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
@@ -42,6 +43,9 @@ def reduce(
     tuned = tuning.block(shape) if method != "lookback" else None
     if tuned is None or not (method == "block" or tuning.suits_block(shape, tuned)):
         tuned = tuning.strips(shape)
+    if kind == "offsets":
+        # A program searches the offsets of one row.
+        tuned = dataclasses.replace(tuned, rows=1)
     cut = launch.Cut(parts, full, axis, tuned)
     described, told = _keys(descriptor, full, axis, kind, num_segments, tuned.length)
     one = Reduction(
@@ -74,6 +78,7 @@ def _keys(
     """The descriptor's operands, and how a kernel reads them."""
     if descriptor is None:
         return [], Keys(kind, num_segments, ())
+    descriptor = launch.whole_bytes(descriptor)
     if descriptor.dtype.name in ("uint32", "uint64"):
         # Ids beyond the signed range are dropped as negative ones are.
         signed = jnp.dtype(descriptor.dtype.name[1:])

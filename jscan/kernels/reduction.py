@@ -295,7 +295,10 @@ class Walk:
         merged = values[0]
         for marks, others in zip(over[1:], values[1:], strict=True):
             merged = [jnp.where(marks, o, m) for o, m in zip(others, merged, strict=True)]
-        return jnp.max(some.astype(jnp.int32), axis=axis) > 0, [take(m, some, axis) for m in merged]
+        # Where ids are not sorted, as they should be, there may be several: the last one it is.
+        place = lax.broadcasted_iota(jnp.int32, some.shape, axis)
+        last = jnp.max(jnp.where(some, place, jnp.full_like(place, -1)), axis=axis, keepdims=True)
+        return jnp.max(last, axis=axis) >= 0, [take(m, place == last, axis) for m in merged]
 
 
 def _finish(
