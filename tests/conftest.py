@@ -29,7 +29,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" not in metafunc.fixturenames:
         return
     markers = {marker.name for marker in metafunc.definition.iter_markers()}
-    engines = [engine for engine in ENGINES if engine.runs(markers)]
+    sized = bool({"size", "large_size"} & set(metafunc.fixturenames))
+    engines = [engine for engine in ENGINES if engine.runs(markers, sized)]
     marks = {engine: [pytest.mark.gpu] if engine.gpu else [] for engine in engines}
     for name, sizes in (
         ("size", [engine.sizes for engine in engines]),

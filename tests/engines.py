@@ -33,15 +33,18 @@ class Engine:
     large_sizes: tuple[int, ...] = ()
     breadth: tuple[str, ...] = ()  # the markers of tests with many cases that it runs
     automatic: bool = False  # whether it runs functions that choose their method themselves
+    sized: bool = False  # runs only tests that have a size, besides automatic ones
     interpreted: bool = False
     gpu: bool = False
     tile: tuning.Tuning | None = None  # instead of the table's, to see many tiles in few elements
 
-    def runs(self, markers: set[str]) -> bool:
+    def runs(self, markers: set[str], sized: bool) -> bool:
         """Whether a test with these markers is affordable on this engine, and news there."""
         if "automatic" in markers:
             costly = {"sweep", "grid"} if self.interpreted else set() if self.gpu else {"grid"}
             return self.automatic and not markers & costly
+        if self.sized and not sized:
+            return False
         return not markers & {"sweep", "grid"} - set(self.breadth)
 
     @property
@@ -74,6 +77,7 @@ ENGINES = (
         (0, 1, 33, 4097, 12_289),
         interpreted=True,
         automatic=True,
+        sized=True,
     ),
     Engine(
         "lookback-interpreted-in-small-tiles",

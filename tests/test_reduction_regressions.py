@@ -28,6 +28,17 @@ def test_offsets_per_row_of_short_rows():
         np.testing.assert_array_equal(jax.jit(jax.vmap(of_row))(x, offsets), expected)
 
 
+@pytest.mark.parametrize("kind", ["flags", "ids", "lengths"])
+def test_blocks_of_rows_and_lanes(kind):
+    """A column that lanes share once had no place for rows."""
+    x = np.arange(4 * 9 * 2).reshape(4, 9, 2)
+    given = {"flags": [1, 0, 0, 1, 0, 1, 0, 0, 0], "ids": [5] * 3 + [1] * 2 + [5] * 4}
+    segments = getattr(Segments, f"from_{kind}")(np.array(given.get(kind, [3, 2, 4])))
+    with primitive.interpreted():
+        sums = jscan.reduce(operators.add, x, axis=1, segments=segments)
+    np.testing.assert_array_equal(sums, np.add.reduceat(x, [0, 3, 5], axis=1))
+
+
 def add_pairs(a, b):
     return a[0] + b[0], a[1] + b[1]
 

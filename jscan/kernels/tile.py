@@ -145,9 +145,10 @@ class Tile:
         """
         g = self.geometry
         checks = []
-        if not self.inside and (g.n % g.length or shift):
+        beyond = not self.inside and (shift < 0 or g.n % g.length != 0)
+        if beyond or shift > 0:
             element = self.element() + np.int32(shift if g.reverse else -shift)
-            low, high = shift > 0, shift < 0 or g.n % g.length != 0
+            low, high = shift > 0, beyond
             if g.reverse:
                 low, high = high, low
             if low:
@@ -172,7 +173,7 @@ class Tile:
         return primitives.load(ref, terms, mask=self.mask(shift))
 
     def load_shared(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
-        """Like `load`; of an operand whose lanes are shared, one column (length,)."""
+        """Like `load`; of an operand whose lanes are shared, one column."""
         if self.geometry.lanes == 1 or view.strides[2]:
             return self.load(ref, view, shift)
         column = copy.copy(self)
@@ -329,11 +330,11 @@ class Tile:
         return jnp.full(self.geometry.shape, True) if mask is None else mask
 
     def element_shared(self, spread: bool) -> jax.Array:
-        """Like `element`; if not ``spread``, one column (length,) of a tile of lanes."""
+        """Like `element`; if not ``spread``, one column of a tile of lanes."""
         if spread:
             return self.element()
-        place = lax.broadcasted_iota(jnp.int32, (self.geometry.length,), 0)
-        return self._first_in_memory() + place
+        g = self.geometry
+        return self._first_in_memory() + lax.broadcasted_iota(jnp.int32, g.shape[:-1], g.axis)
 
     def element(self) -> jax.Array:
         """Each element's index along the axis, in memory order; outside the axis at its ends."""
@@ -349,7 +350,7 @@ class Tile:
         g = self.geometry
         edge = self.positions() == np.int32(g.length - 1)
         if values[0].ndim < len(g.shape):  # columns that all lanes share
-            place = lax.broadcasted_iota(jnp.int32, (g.length,), 0)
+            place = lax.broadcasted_iota(jnp.int32, g.shape[:-1], g.axis)
             edge = place == np.int32(0 if g.reverse else g.length - 1)
         return [take(v, edge, g.axis) for v in values]
 
@@ -357,7 +358,7 @@ class Tile:
         """A column (length,) over the lanes; a whole tile as it is."""
         shape = self.geometry.shape
         if column.ndim < len(shape):
-            column = column[:, None]
+            column = column[..., None]
         return jnp.broadcast_to(column, shape)
 
 
