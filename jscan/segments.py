@@ -147,7 +147,8 @@ class Segments:
     def flags(self) -> jax.Array:
         """Head flags, bool: True on the first element of every segment that has one."""
         heads = as_bool(head_flags(self))
-        return heads | fallback.is_first(heads, axis=heads.ndim - 1)
+        # Bounds begin with 0, so that the first element is a head already.
+        return heads | fallback.is_first(heads, axis=heads.ndim - 1) if self._counted else heads
 
     @property
     def ids(self) -> jax.Array:
