@@ -82,6 +82,17 @@ def as_arrays(caller: str, name: str, leaves: Sequence[Any]) -> list[jax.Array]:
     return [as_array(caller, name, leaf) for leaf in leaves]
 
 
+def leaves_along(
+    caller: str, name: str, tree: Any, axis: Any
+) -> tuple[list[jax.Array], jax.tree_util.PyTreeDef, int]:
+    """The leaves of a pytree, of one length along ``axis``; its structure; ``axis`` from 0."""
+    values, treedef = jax.tree.flatten(tree)
+    leaves = as_arrays(caller, name, values)
+    index = check_axis(caller, name, axis, leaves[0].shape)
+    check_lengths(caller, name, leaves, index)
+    return leaves, treedef, index
+
+
 def check_lengths(caller: str, name: str, leaves: Sequence[jax.Array], axis: int) -> None:
     """Raise unless all leaves have one length along ``axis``."""
     shapes = [leaf.shape for leaf in leaves]

@@ -201,12 +201,12 @@ def reduce_in_kernels(
         leaves[0] = jnp.broadcast_to(leaves[0], full)
     if kind == "offsets" and (math.prod(full[axis + 1 :]) > 1 or descriptor.size >= 2**31):
         # Lanes share what one search finds; and a program counts offsets in 32 bits.
-        kind, descriptor = "ids", segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
+        ids = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
+        kind, operands = "ids", (*leaves, ids)
     reason = kernels.why_not(leaves, combine=combine, axis=axis, exclusive=False, method=method)
     if reason is None:
         return kernels.reduce(
-            leaves,
-            descriptor,
+            *_split(operands, kind),
             combine=combine,
             axis=axis,
             kind=kind,
@@ -291,7 +291,6 @@ def _spread(
                 axis,
                 mode="fill",
                 fill_value=0,
-                indices_are_sorted=False,
             )
         else:
             shape = (*cotangent.shape[:axis], places.shape[axis], *cotangent.shape[axis + 1 :])

@@ -213,8 +213,9 @@ def reduce(
       ValueError: ``axis``, a length, a shape, ``identity``, ``num_segments`` or ``method`` does
         not fit.
 
-    On a CUDA GPU each leaf is read once. Without segments the operators that are one machine
-    operation (``add``, ``max``, ...) take XLA's own reduction, whose order is not fixed.
+    On a CUDA GPU each leaf is read once; head flags, and the ids of ``from_ids``, are read twice.
+    Without segments the operators that are one machine operation (``add``, ``max``, ...) take XLA's
+    own reduction, whose order is not fixed.
 
     Sources: as for ``jscan.segment_sum``.
 
@@ -231,10 +232,7 @@ def reduce(
     caller = "jscan.reduce"
     checks.check_operator(caller, fn)
     checks.check_method(caller, method)
-    values, treedef = jax.tree.flatten(elems)
-    leaves = checks.as_arrays(caller, "elems", values)
-    axis = checks.check_axis(caller, "elems", axis, leaves[0].shape)
-    checks.check_lengths(caller, "elems", leaves, axis)
+    leaves, treedef, axis = checks.leaves_along(caller, "elems", elems, axis)
     ends = None
     if identity is not None:
         ends = checks.identity_leaves(caller, identity, treedef, leaves, axis)

@@ -77,10 +77,7 @@ def associative_scan(
     caller = "jscan.associative_scan"
     checks.check_operator(caller, fn)
     checks.check_method(caller, method)
-    values, treedef = jax.tree.flatten(elems)
-    leaves = checks.as_arrays(caller, "elems", values)
-    axis = checks.check_axis(caller, "elems", axis, leaves[0].shape)
-    checks.check_lengths(caller, "elems", leaves, axis)
+    leaves, treedef, axis = checks.leaves_along(caller, "elems", elems, axis)
     exclusive = checks.check_flag(caller, "exclusive", exclusive)
     ends = None
     if identity is not None:

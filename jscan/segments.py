@@ -28,6 +28,9 @@ class Segments:
     Lengths and offsets keep their empty segments: ``lengths`` and ``offsets`` give them back, and
     ``ids`` counts them. Head flags and ids cannot express an empty segment.
 
+    Lengths and offsets are searched for head flags once, when they are given: a fill and a scatter
+    on a GPU, which ``jit`` drops where nothing uses the flags.
+
     Example:
       >>> segments = Segments.from_lengths([2, 0, 3])
       >>> print(segments.flags)

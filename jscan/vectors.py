@@ -86,10 +86,7 @@ def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = F
       [7 7 7 9 9]
     """
     caller = "jscan.distribute"
-    values, treedef = jax.tree.flatten(x)
-    leaves = checks.as_arrays(caller, "x", values)
-    axis = checks.check_axis(caller, "x", axis, leaves[0].shape)
-    checks.check_lengths(caller, "x", leaves, axis)
+    leaves, treedef, axis = checks.leaves_along(caller, "x", x, axis)
     reverse = checks.check_flag(caller, "reverse", reverse)
     if segments is None:
         results = [_spread_end(leaf, axis, reverse) for leaf in leaves]
@@ -203,7 +200,7 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
       [4 2 2 5 7 3 1 7]
     """
     caller = "jscan.split"
-    leaves, treedef, axis = _leaves(caller, x, axis)
+    leaves, treedef, axis = checks.leaves_along(caller, "x", x, axis)
     array = _aligned_mask(caller, mask, leaves, axis)
     along = axis if array.ndim > 1 else 0
     order = rank(array, axis=along, emit="order")
@@ -244,7 +241,7 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
       [3 5 7 4 2 7 8] [0 1 1 2 2 3 3]
     """
     caller = "jscan.split_and_segment"
-    leaves, treedef, axis = _leaves(caller, x, axis)
+    leaves, treedef, axis = checks.leaves_along(caller, "x", x, axis)
     mask = as_bool(_aligned_mask(caller, mask, leaves, axis))
     if segments is None:
         raise TypeError(f"{caller}: segments must be jscan.Segments or an array of head flags")
@@ -300,14 +297,6 @@ def _fill(caller: str, value: Any, dtype: Any) -> jax.Array:
     if array.ndim:
         raise ValueError(f"{caller}: fill_value must be a scalar; got shape {array.shape}")
     return array.astype(dtype)
-
-
-def _leaves(caller: str, x: Any, axis: int) -> tuple[list[jax.Array], jax.tree_util.PyTreeDef, int]:
-    values, treedef = jax.tree.flatten(x)
-    leaves = checks.as_arrays(caller, "x", values)
-    axis = checks.check_axis(caller, "x", axis, leaves[0].shape)
-    checks.check_lengths(caller, "x", leaves, axis)
-    return leaves, treedef, axis
 
 
 def _aligned_mask(caller: str, mask: Any, leaves: list[jax.Array], axis: int) -> jax.Array:

@@ -39,6 +39,16 @@ def test_blocks_of_rows_and_lanes(kind):
     np.testing.assert_array_equal(sums, np.add.reduceat(x, [0, 3, 5], axis=1))
 
 
+def test_offsets_of_rows_of_lanes_that_no_kernel_takes():
+    """Plain JAX once read the offsets as ids, which the kernel would have been given instead."""
+    x = np.array([[0, 3], [2, 1], [1, 1], [4, 0], [3, 2], [0, 2]]).astype(jnp.float8_e5m2)
+    segments = Segments.from_lengths(np.array([2, 0, 4]))
+    with primitive.interpreted():
+        largest = jscan.reduce(operators.max, x, segments=segments)
+    expected = [[2, 3], [-np.inf, -np.inf], [4, 2]]
+    np.testing.assert_array_equal(np.asarray(largest).astype(np.float32), expected)
+
+
 def add_pairs(a, b):
     return a[0] + b[0], a[1] + b[1]
 

@@ -1,6 +1,7 @@
-"""Arrays of one value, at the speed of memory.
+"""Arrays of one value.
 
-XLA writes a constant of 180 MB at 0.2 of copy speed; this kernel at 1.0 (H200, 2026-11-22).
+XLA writes a constant of 179 MB in 211 µs, this kernel in 50: 0.2 and 0.8 of copy speed (H200,
+2026-11-22, benchmarks/NOTES.md).
 """
 
 from __future__ import annotations

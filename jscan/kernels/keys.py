@@ -153,6 +153,4 @@ class Keys:
 
     def _first(self, tile: Tile) -> jax.Array:
         """Where the offsets of the tile's row begin."""
-        repeat, count = self.views[0].row_period
-        row = lax.rem(lax.div(tile.row_block, np.int32(repeat)), np.int32(count))
-        return row * np.int32(self.bounds)
+        return tile.row_of(self.views[0]) * np.int32(self.bounds)

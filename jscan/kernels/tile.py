@@ -181,6 +181,11 @@ class Tile:
         column.lane_block = jnp.int32(0)
         return column.load(ref, view, shift)
 
+    def row_of(self, view: View) -> jax.Array:
+        """An operand's row, in a tile of one row."""
+        repeat, count = view.row_period
+        return lax.rem(lax.div(self.row_block, np.int32(repeat)), np.int32(count))
+
     def load_one(self, ref: Any, view: View, place: jax.Array) -> jax.Array:
         """The operand's element at ``place``, in a tile of one row: one for each lane, or for all.
 
@@ -188,16 +193,13 @@ class Tile:
         """
         g = self.geometry
         row_stride, stride, lane_stride = view.strides
-        repeat, count = view.row_period
-        row = lax.rem(lax.div(self.row_block, np.int32(repeat)), np.int32(count))
-        terms: list[tuple[Any, int]] = [(row, row_stride), (place, stride)]
+        terms: list[tuple[Any, int]] = [(self.row_of(view), row_stride), (place, stride)]
         mask = (place >= 0) & (place < np.int32(view.shape[1]))
         if lane_stride:
             terms.append((self.first_lane(), lane_stride))
             if g.lanes > 1:
-                lane = lax.broadcasted_iota(jnp.int32, (g.lanes,), 0)
-                terms.append((lane, lane_stride))
-                mask = mask & self._lanes_exist(lane)
+                terms.append((self._lane(), lane_stride))
+                mask = mask & self._lanes_exist()
         return primitives.load(ref, terms, mask=mask)
 
     def store_row(
@@ -209,14 +211,16 @@ class Tile:
         if g.inner > 1:
             terms.append((self.first_lane(), 1))
             if g.lanes > 1:
-                lane = lax.broadcasted_iota(jnp.int32, (g.lanes,), 0)
-                terms.append((lane, 1))
-                mask = mask & self._lanes_exist(lane)
+                terms.append((self._lane(), 1))
+                mask = mask & self._lanes_exist()
         primitives.store(ref, terms, value.astype(ref.dtype), mask=mask)
 
-    def _lanes_exist(self, lane: jax.Array) -> jax.Array:
+    def _lane(self) -> jax.Array:
+        return lax.broadcasted_iota(jnp.int32, (self.geometry.lanes,), 0)
+
+    def _lanes_exist(self) -> jax.Array:
         g = self.geometry
-        return self.lane_block * np.int32(g.lanes) + lane < np.int32(g.inner)
+        return self.lane_block * np.int32(g.lanes) + self._lane() < np.int32(g.inner)
 
     def at(self, index: jax.Array, *, inside: bool = False) -> Tile:
         """Another tile of the same row and lanes; one ``inside`` has no end of the axis in it.
@@ -241,11 +245,10 @@ class Tile:
     def load_quarter(self, ref: Any, view: View, place: int) -> jax.Array:
         """An operand's elements ``place`` behind every fourth one; a tile has one dimension."""
         row_stride, stride, lane_stride = view.strides
-        repeat, count = view.row_period
-        row = lax.rem(lax.div(self.row_block, np.int32(repeat)), np.int32(count))
         every = lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0)
         first = self._first_in_memory() + np.int32(place)
-        terms: list[tuple[Any, int]] = [(row, row_stride), (first, stride), (every, 4 * stride)]
+        row = (self.row_of(view), row_stride)
+        terms: list[tuple[Any, int]] = [row, (first, stride), (every, 4 * stride)]
         if lane_stride:
             terms.append((self.first_lane(), lane_stride))
         mask = None

@@ -165,7 +165,7 @@ def lookback(shape: Shape) -> Tuning:
 
 
 def strips(shape: Shape) -> Tuning:
-    """The tile of a reduction."""
+    """The tile of a reduction (H200, 2026-11-22: benchmarks/NOTES.md, "Segment reductions")."""
     chosen = _forced.get()
     if chosen is not None:
         return chosen
@@ -188,7 +188,7 @@ def strips(shape: Shape) -> Tuning:
 
 
 PER_GPU = 2112
-"""Programs that an H200 runs at once, of reductions: 16 on each of 132 multiprocessors."""
+"""Fewer programs of a reduction than this take shorter tiles: 16 on each of 132 multiprocessors."""
 
 SMALL = 2**17
 """Up to so many elements, tiles of half the length: full ones are too few to fill the machine."""
