@@ -14,7 +14,8 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from jscan.kernels.tile import Geometry, Tile, constant
+from jscan.kernels.registers import constant
+from jscan.kernels.tile import Geometry, Tile
 
 LENGTH = 4096
 SMALL = 2**18

@@ -27,8 +27,9 @@ from jax.extend import core
 from jscan.elementwise import structure
 from jscan.kernels import primitives
 from jscan.kernels.operator import trace_scalars
+from jscan.kernels.registers import take
 from jscan.kernels.scan import Scan
-from jscan.kernels.tile import Tile, take
+from jscan.kernels.tile import Tile
 
 DEPTH = {np.dtype(np.float32): 69.0, np.dtype(np.float64): 600.0}
 """Natural logs: exp(-69) is 2^-100, 26 bits above the smallest normal float32; likewise float64."""

@@ -38,9 +38,10 @@ from jax.extend import core
 from jscan.kernels import primitives
 from jscan.kernels.forms import form
 from jscan.kernels.operator import FLAG, flag_value
+from jscan.kernels.registers import constant, take
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
-from jscan.kernels.tile import Tile, constant, take
+from jscan.kernels.tile import Tile
 
 Carry = tuple[jax.Array, ...]
 

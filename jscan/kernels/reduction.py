@@ -35,8 +35,9 @@ from jax.extend import core
 from jscan.kernels import lookback, primitives
 from jscan.kernels.keys import COUNTED, KEY, Keys
 from jscan.kernels.operator import commuting_identity, trace_scalars
+from jscan.kernels.registers import take
 from jscan.kernels.state import AGGREGATE, PREFIX, TileState
-from jscan.kernels.tile import Geometry, Tile, take
+from jscan.kernels.tile import Geometry, Tile
 from jscan.kernels.view import View
 
 

@@ -19,7 +19,8 @@ from jax.extend import core
 
 from jscan.kernels import primitives
 from jscan.kernels.operator import FLAG, flag_value
-from jscan.kernels.tile import Geometry, Tile, constant
+from jscan.kernels.registers import constant
+from jscan.kernels.tile import Geometry, Tile
 from jscan.kernels.view import View
 
 

@@ -24,7 +24,8 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import primitives
-from jscan.kernels.tile import Tile, from_bits, to_bits
+from jscan.kernels.registers import from_bits, to_bits
+from jscan.kernels.tile import Tile
 
 EMPTY, AGGREGATE, PREFIX = np.int32(0), np.int32(1), np.int32(2)
 

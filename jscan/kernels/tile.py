@@ -27,6 +27,7 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import primitives
+from jscan.kernels.registers import take
 from jscan.kernels.view import View
 
 
@@ -363,43 +364,3 @@ class Tile:
         if column.ndim < len(shape):
             column = column[..., None]
         return jnp.broadcast_to(column, shape)
-
-
-def constant(shape: Sequence[int], scalar: Any) -> jax.Array:
-    """A register tile of ``scalar``."""
-    if scalar.dtype.kind == "u":
-        return jnp.broadcast_to(primitives.unsigned(scalar), shape)
-    return jnp.full(shape, scalar)
-
-
-def take(values: jax.Array, where: jax.Array, axis: int) -> jax.Array:
-    """The one element of ``values`` along ``axis`` that ``where`` selects.
-
-    The sum runs over the bits as integers, so that it is exact; all but one of the selects fold
-    away when the place is known at compile time.
-    """
-    bits = to_bits(values)
-    kept = jnp.where(where, bits, jnp.zeros_like(bits))
-    return from_bits(jnp.sum(kept, axis=axis, dtype=kept.dtype), values.dtype)
-
-
-def to_bits(values: jax.Array) -> jax.Array:
-    """``values`` as signed integers of 32 or 64 bits: floats and unsigned ones bit by bit."""
-    dtype = values.dtype
-    if dtype == jnp.bool_:
-        return values.astype(jnp.int32)
-    signed = jnp.dtype(f"int{8 * dtype.itemsize}")
-    if dtype != signed:
-        values = lax.bitcast_convert_type(values, signed)
-    return values.astype(jnp.int32) if dtype.itemsize < 4 else values
-
-
-def from_bits(bits: jax.Array, dtype: Any) -> jax.Array:
-    """The inverse of `to_bits`."""
-    dtype = jnp.dtype(dtype)
-    if dtype == jnp.bool_:
-        return bits != 0
-    signed = jnp.dtype(f"int{8 * dtype.itemsize}")
-    if bits.dtype != signed:
-        bits = bits.astype(signed)
-    return bits if dtype == signed else lax.bitcast_convert_type(bits, dtype)
