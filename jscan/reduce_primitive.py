@@ -201,12 +201,12 @@ def reduce_in_kernels(
         leaves[0] = jnp.broadcast_to(leaves[0], full)
     if kind == "offsets" and (math.prod(full[axis + 1 :]) > 1 or descriptor.size >= 2**31):
         # Lanes share what one search finds; and a program counts offsets in 32 bits.
-        ids = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
-        kind, operands = "ids", (*leaves, ids)
+        kind, descriptor = "ids", segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
     reason = kernels.why_not(leaves, combine=combine, axis=axis, exclusive=False, method=method)
     if reason is None:
         return kernels.reduce(
-            *_split(operands, kind),
+            leaves,
+            descriptor,
             combine=combine,
             axis=axis,
             kind=kind,
@@ -216,7 +216,8 @@ def reduce_in_kernels(
         )
     if method != "auto":
         raise ValueError(f"jscan: method={method!r} cannot run this reduction: {reason}")
-    return reduce_in_plain_jax(*operands, kind=kind, **params)
+    described = [] if descriptor is None else [descriptor]
+    return reduce_in_plain_jax(*leaves, *described, kind=kind, **params)
 
 
 def reduce_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:

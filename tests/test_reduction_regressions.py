@@ -112,3 +112,18 @@ def test_bad_numbers_of_segments_are_named(form, kind, count):
     segments = getattr(Segments, f"from_{kind}")(np.array([1, 0, 2]))
     with pytest.raises((TypeError, ValueError), match=rf"jscan\.Segments\.{form}: num_segments"):
         getattr(segments, form)(count)
+
+
+@pytest.mark.parametrize("method", ["block", "lookback"])
+def test_a_batch_that_only_the_descriptor_has(method):
+    """Leaves that all rows share once lost their rows on the way to a kernel."""
+    x, ids = np.arange(20), np.stack([np.arange(20) // k for k in (3, 7, 20)])
+
+    def run(ids):
+        segments = Segments.from_ids(ids)
+        return jscan.reduce(operators.add, x, segments=segments, num_segments=7, method=method)
+
+    with primitive.interpreted():
+        sums = jax.vmap(run)(ids)
+    expected = [np.bincount(row, weights=x, minlength=7) for row in ids]
+    np.testing.assert_array_equal(sums, expected)

@@ -242,7 +242,7 @@ class Walk:
             if edge:
                 ends = ends | (strip.element_shared(ends.shape == strip.geometry.shape) == last)
             waits = self._waits(key) if opening else None
-            self._scatter(strip.scatter, key, values, ends, waits)
+            self._scatter(strip.scatter, key, values, self._wanted(key, ends, waits))
             if waits is None:
                 return None, []
             over = strip.spread(ends & waits)
@@ -253,39 +253,41 @@ class Walk:
             strip, self.described, leaf, by_key := primitives.quarters(key)
         )
         by_value = [primitives.quarters(v) for v in values]
-        all_over, all_values = [], []
+        quarters: list[Marked] = []
+        all_over = []
         for place, (key, ends) in enumerate(zip(by_key, ended, strict=True)):
             if edge:
                 element = strip.quarter(place)
                 ends = (ends | (element == last)) & (element <= last)
             waits = self._waits(key) if opening else None
-            quarter = [v[place] for v in by_value]
-            self._scatter(strip.scatter_quarter, key, quarter, ends, waits)
             if waits is not None:
                 all_over.append(ends & waits)
-                all_values.append(quarter)
-        return self._pick(all_over, all_values) if opening else (None, [])
+            quarter = [v[place] for v in by_value]
+            quarters.append((key, quarter, self._wanted(key, ends, waits)))
+        for pair in (quarters[:2], quarters[2:]):
+            for key, quarter, where in _merged(*pair):
+                self._scatter(strip.scatter_quarter, key, quarter, where)
+        if not opening:
+            return None, []
+        return self._pick(all_over, [[v[place] for v in by_value] for place in range(4)])
 
     def _waits(self, key: jax.Array) -> jax.Array:
         """Which elements belong to a first run that began before the tile."""
         return (key == _across(self.before)) & (self.tile.index > 0)
 
-    def _scatter(
-        self,
-        scatter: Any,
-        key: jax.Array,
-        values: Sequence[jax.Array],
-        ends: jax.Array,
-        waits: jax.Array | None,
-    ) -> None:
-        keys = self.one.keys
+    def _wanted(self, key: jax.Array, ends: jax.Array, waits: jax.Array | None) -> jax.Array:
+        """Which elements' totals are written here."""
         # As numbers without a sign, negative ones are too large.
-        limit = primitives.unsigned(np.uint32(keys.num_segments))
+        limit = primitives.unsigned(np.uint32(self.one.keys.num_segments))
         where = ends & (lax.bitcast_convert_type(key, jnp.uint32) < limit)
-        where = where if waits is None else where & ~waits
+        return where if waits is None else where & ~waits
+
+    def _scatter(
+        self, scatter: Any, key: jax.Array, values: Sequence[jax.Array], where: jax.Array
+    ) -> None:
         kept = [v for v, used in zip(values, self.one.used, strict=True) if used]
         for ref, value in zip(self.outputs, kept, strict=False):
-            scatter(ref, keys.num_segments, key, value, where)
+            scatter(ref, self.one.keys.num_segments, key, value, where)
 
     def _pick(
         self, over: Sequence[jax.Array], values: Sequence[Sequence[jax.Array]]
@@ -300,6 +302,22 @@ class Walk:
         place = lax.broadcasted_iota(jnp.int32, some.shape, axis)
         last = jnp.max(jnp.where(some, place, jnp.full_like(place, -1)), axis=axis, keepdims=True)
         return jnp.max(last, axis=axis) >= 0, [take(m, place == last, axis) for m in merged]
+
+
+Marked = tuple[jax.Array, list[jax.Array], jax.Array]
+"""Keys, values, and which of them are to be written."""
+
+
+def _merged(left: Marked, right: Marked) -> tuple[Marked, Marked]:
+    """Two neighbours' writes as one, and what is left: the left one's, where both write.
+
+    Half as many stores touch a sector of results, where segments are short.
+    """
+    (left_key, left_values, by_left), (right_key, right_values, by_right) = left, right
+    pairs = zip(left_values, right_values, strict=True)
+    values = [jnp.where(by_right, r, v) for v, r in pairs]
+    both = jnp.where(by_right, right_key, left_key), values, by_left | by_right
+    return both, (left_key, left_values, by_left & by_right)
 
 
 def _finish(
