@@ -1,6 +1,7 @@
 """Parallel prefix scans and segmented scans for JAX, at the speed of the GPU's memory."""
 
 from jscan import operators as operators
+from jscan.recurrences import linear_recurrence as linear_recurrence
 from jscan.reductions import reduce as reduce
 from jscan.reductions import segment_max as segment_max
 from jscan.reductions import segment_min as segment_min

@@ -112,26 +112,36 @@ def scan_flat(
     if leaves[0].shape[axis] == 0:
         return list(leaves)
     placed, leaves = leaves, [gather(x, axis) for x in leaves]
-    if flags is None:
-        inclusive: list[jax.Array] = lax.associative_scan(fn, leaves, reverse=reverse, axis=axis)
-        starts = None
-    else:
-        starts = segment_starts(flags, axis=axis, reverse=reverse)
-
-        # Schwartz's transform: (fx, x) + (fy, y) = (fx or fy, y if fy else x + y).
-        def flag_value(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
-            (fx, *xs), (fy, *ys) = left, right
-            return [
-                lax.bitwise_or(fx, fy),
-                *(choose(fy, y, r) for y, r in zip(ys, fn(xs, ys), strict=True)),
-            ]
-
-        _, *inclusive = lax.associative_scan(
-            flag_value, [starts, *leaves], reverse=reverse, axis=axis
-        )
+    starts = None if flags is None else segment_starts(flags, axis=axis, reverse=reverse)
+    inclusive = scan_from(fn, leaves, starts, axis=axis, reverse=reverse)
     if identity is not None:
         inclusive = shift(inclusive, starts, identity, axis=axis, reverse=reverse)
     return [place_like(result, x) for result, x in zip(inclusive, placed, strict=True)]
+
+
+def scan_from(
+    fn: Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]],
+    leaves: list[jax.Array],
+    starts: jax.Array | None,
+    *,
+    axis: int,
+    reverse: bool,
+) -> list[jax.Array]:
+    """Scan inclusively, anew wherever ``starts`` says."""
+    if starts is None:
+        whole: list[jax.Array] = lax.associative_scan(fn, leaves, reverse=reverse, axis=axis)
+        return whole
+
+    # Schwartz's transform: (fx, x) + (fy, y) = (fx or fy, y if fy else x + y).
+    def flag_value(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+        (fx, *xs), (fy, *ys) = left, right
+        return [
+            lax.bitwise_or(fx, fy),
+            *(choose(fy, y, r) for y, r in zip(ys, fn(xs, ys), strict=True)),
+        ]
+
+    _, *values = lax.associative_scan(flag_value, [starts, *leaves], reverse=reverse, axis=axis)
+    return values
 
 
 REDUCTIONS: dict[str | None, tuple[operators.Operator, Callable[..., Any]]] = {

@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan import fallback
+from jscan import chunks, fallback
 from jscan.combine import Combine
 
 scan_p: Any = core.Primitive("jscan_scan")
@@ -173,6 +173,18 @@ def scan_in_kernels(
     return scan_in_plain_jax(*operands, segmented=segmented, **params)
 
 
+def scan_in_chunks(
+    *operands: jax.Array, segmented: bool, method: str, interpret: bool, **params: Any
+) -> list[jax.Array]:
+    """The scan on a CPU."""
+    del interpret
+    check_runs_anywhere(method)
+    leaves, flags = _split(operands, segmented)
+    if any(fallback.is_explicit(jax.typeof(x).sharding) for x in operands):
+        return scan_in_plain_jax(*operands, segmented=segmented, **params)
+    return chunks.scan(leaves, flags, **params)
+
+
 def scan_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
     """The scan where there is no kernel."""
     check_runs_anywhere(method)
@@ -209,22 +221,29 @@ def lower_to_kernels(
 
 
 def register_lowerings(
-    primitive: Any, in_kernels: Callable[..., Any], anywhere: Callable[..., Any]
+    primitive: Any,
+    in_kernels: Callable[..., Any],
+    anywhere: Callable[..., Any],
+    *,
+    on_cpu: Callable[..., Any] | None = None,
 ) -> None:
     """Lower ``primitive`` to ``in_kernels`` on CUDA and to ``anywhere`` on every other platform.
 
-    Where the parameter ``interpret`` is set every platform takes the kernels, interpreted.
+    Where the parameter ``interpret`` is set every platform takes the kernels, interpreted. CPUs may
+    have a form ``on_cpu`` of their own.
     """
     on_cuda = functools.partial(lower_to_kernels, in_kernels)
 
-    def elsewhere(ctx: Any, *operands: Any, **params: Any) -> Any:
+    def elsewhere(meaning: Callable[..., Any], ctx: Any, *operands: Any, **params: Any) -> Any:
         if params["interpret"]:
             return on_cuda(ctx, *operands, **params)
         with as_traced(ctx):
-            return mlir.lower_fun(anywhere, multiple_results=True)(ctx, *operands, **params)
+            return mlir.lower_fun(meaning, multiple_results=True)(ctx, *operands, **params)
 
-    mlir.register_lowering(primitive, elsewhere)
+    mlir.register_lowering(primitive, functools.partial(elsewhere, anywhere))
     mlir.register_lowering(primitive, on_cuda, platform="cuda")
+    if on_cpu is not None:
+        mlir.register_lowering(primitive, functools.partial(elsewhere, on_cpu), platform="cpu")
 
 
 def batched(
@@ -250,6 +269,17 @@ def batched(
     return results, [place] * len(results)
 
 
+def is_moving(tangent: Any) -> bool:
+    """Whether it is a tangent that may not be zero."""
+    return type(tangent) is not ad.Zero and tangent.dtype != jax.dtypes.float0
+
+
+def summed_to(x: jax.Array, like: Any) -> jax.Array:
+    """``x``, summed over the dimensions that are 1 in ``like``."""
+    shared = [d for d, size in enumerate(like.shape) if size == 1 and x.shape[d] != 1]
+    return jnp.sum(x, shared, keepdims=True) if shared else x
+
+
 def jvp_of(
     meaning: Callable[..., list[jax.Array]],
     primals: Sequence[jax.Array],
@@ -257,9 +287,7 @@ def jvp_of(
     **params: Any,
 ) -> tuple[list[jax.Array], list[Any]]:
     """Differentiate a primitive as written in plain JAX, in the operands that have a tangent."""
-    moving = [
-        i for i, t in enumerate(tangents) if type(t) is not ad.Zero and t.dtype != jax.dtypes.float0
-    ]
+    moving = [i for i, t in enumerate(tangents) if is_moving(t)]
 
     def of_moving(*moved: jax.Array) -> list[jax.Array]:
         operands = list(primals)
@@ -310,7 +338,6 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
 
 scan_p.def_impl(functools.partial(run, scan_p))
 scan_p.def_abstract_eval(scan_abstract_eval)
-register_lowerings(scan_p, scan_in_kernels, scan_anywhere)
+register_lowerings(scan_p, scan_in_kernels, scan_anywhere, on_cpu=scan_in_chunks)
 batching.primitive_batchers[scan_p] = functools.partial(batched, scan_p)
-ad.primitive_jvps[scan_p] = functools.partial(jvp_of, scan_in_plain_jax)
 pe.dce_rules[scan_p] = scan_dce

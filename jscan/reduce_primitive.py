@@ -298,8 +298,7 @@ def _spread(
             spread = jnp.take_along_axis(
                 cotangent, jnp.broadcast_to(places, shape), axis, mode="fill", fill_value=0
             )
-    shared = [d for d, size in enumerate(like.shape) if size == 1 and spread.shape[d] != 1]
-    return jnp.sum(spread, shared, keepdims=True) if shared else spread
+    return primitive.summed_to(spread, like)
 
 
 reduce_p.def_impl(functools.partial(primitive.run, reduce_p))

@@ -36,9 +36,9 @@ def why_not(
     leaves: Sequence[Any], *, combine: Any, axis: int, exclusive: bool, method: str
 ) -> str | None:
     """Why no kernel (of this method) can run this scan; None if one can."""
-    for leaf in leaves:
-        if jnp.dtype(leaf.dtype).name not in _SUPPORTED:
-            return f"kernels take no {jnp.dtype(leaf.dtype).name} leaves"
+    reason = why_not_dtypes(leaves)
+    if reason is not None:
+        return reason
     try:
         prepare(combine)
     except Inexpressible as error:
@@ -46,6 +46,14 @@ def why_not(
     if exclusive and combine.identity is None:
         return "an exclusive scan needs the operator's identity"
     return why_not_shape(shape_of(leaves, combine, axis, segmented=False), method)
+
+
+def why_not_dtypes(leaves: Sequence[Any]) -> str | None:
+    """Why no kernel can read these leaves; None if one can."""
+    for leaf in leaves:
+        if jnp.dtype(leaf.dtype).name not in _SUPPORTED:
+            return f"kernels take no {jnp.dtype(leaf.dtype).name} leaves"
+    return None
 
 
 def why_not_shape(shape: tuning.Shape, method: str) -> str | None:

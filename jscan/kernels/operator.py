@@ -84,6 +84,20 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
     return prepared
 
 
+def expressible(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """A function of real scalars as Triton can compute it. Raises `Inexpressible`."""
+    if any(a.dtype.kind == "c" for a in (*jaxpr.in_avals, *jaxpr.out_avals)):
+        raise Inexpressible("the function is of complex numbers")
+    prepared = trace_scalars(
+        lambda *scalars: _evaluate(jaxpr.jaxpr, jaxpr.consts, scalars),
+        [np.dtype(a.dtype) for a in jaxpr.in_avals],
+    )
+    reason = pallas.why_inexpressible(prepared)
+    if prepared.consts or reason is not None:
+        raise Inexpressible(f"Triton cannot express the function: {reason}")
+    return prepared
+
+
 def commuting_identity(operator: core.ClosedJaxpr) -> Any:
     """The identity of an operator that is one of the commutative machine operations, else None.
 

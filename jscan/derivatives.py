@@ -1,0 +1,180 @@
+"""The derivatives of ``scan_p``: recurrences (`jscan.tangents`), and for sums another sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.interpreters import ad
+
+from jscan import fallback, primitive, slopes
+from jscan.combine import Combine
+from jscan.primitive import scan_p
+from jscan.tangent_primitive import Reader, tangent
+from jscan.tangents import Component, components
+
+
+def scan_jvp(
+    primals: Sequence[jax.Array], tangents: Sequence[Any], **params: Any
+) -> tuple[list[jax.Array], list[Any]]:
+    """Results, and their tangents as recurrences over those of the leaves that have one."""
+    combine: Combine = params["combine"]
+    count = combine.num_leaves
+    moving = {i: t for i, t in enumerate(tangents[:count]) if primitive.is_moving(t)}
+    used = params["used"]
+    wanted = [i for i, is_used in enumerate(used) if is_used]
+    explicit = any(fallback.is_explicit(jax.typeof(x).sharding) for x in primals)
+    if all(name == "add" for name in combine.monoids):
+        values, slope = _sums(primals, moving, wanted, **params)
+    else:
+        parts = None if explicit else components(combine, wanted, list(moving))
+        if parts is None:
+            return primitive.jvp_of(primitive.scan_in_plain_jax, primals, tangents, **params)
+        values, slope = _recurrences(primals, moving, wanted, parts, **params)
+    zeros = {i: ad.Zero(jax.typeof(values[i]).to_tangent_aval()) for i in wanted}
+    return [values[i] for i in wanted], [slope.get(i, zeros[i]) for i in wanted]
+
+
+Leaves = dict[int, Any]
+"""What there is of each leaf."""
+
+
+def _sums(
+    primals: Sequence[jax.Array], moving: Leaves, wanted: list[int], **params: Any
+) -> tuple[Leaves, Leaves]:
+    """A sum's tangent is the sum of tangents."""
+    combine: Combine = params["combine"]
+    values = dict(zip(wanted, scan_p.bind(*primals, **params), strict=True))
+    summed = [i for i in wanted if i in moving]
+    if not summed:
+        return values, {}
+    flags = primals[combine.num_leaves :]
+    leaves = at_full_size([moving[i] for i in summed], [values[i] for i in summed], flags)
+    part = combine if len(summed) == combine.num_leaves else combine.restrict(summed)
+    every = {**params, "combine": part, "used": (True,) * len(summed)}
+    return values, dict(zip(summed, scan_p.bind(*leaves, *flags, **every), strict=True))
+
+
+def _recurrences(
+    primals: Sequence[jax.Array],
+    moving: Leaves,
+    wanted: list[int],
+    parts: Sequence[Component],
+    **params: Any,
+) -> tuple[Leaves, Leaves]:
+    combine: Combine = params["combine"]
+    leaves = primals[: combine.num_leaves]
+    flags = primals[combine.num_leaves] if params["segmented"] else None
+    # The recurrences read previous values, of leaves too that nobody asked for.
+    needed = {*wanted, *(i for part in parts for i in part.before)}
+    kept = tuple(i in needed for i in range(combine.num_leaves))
+    values = dict(
+        zip(sorted(needed), scan_p.bind(*primals, **{**params, "used": kept}), strict=True)
+    )
+    solved: Leaves = {}
+    for part in parts:
+        solved.update(_solve(part, leaves, values, moving, solved, flags, **params))
+    slope = {i: solved[i] for i in wanted if i in solved}
+    if params["exclusive"] and slope:
+        moved = _before(list(slope.values()), flags, **params)
+        slope = dict(zip(slope, moved, strict=True))
+    return values, slope
+
+
+def _solve(
+    part: Component,
+    leaves: Sequence[jax.Array],
+    values: Leaves,
+    moving: Leaves,
+    solved: Leaves,
+    flags: jax.Array | None,
+    **params: Any,
+) -> Leaves:
+    """The tangents of the states of one component."""
+    known = [*(values[i] for i in part.before), *(leaves[i] for i in part.here)]
+    coming = [moving[i] for i in part.tangents]
+    if part.others:
+        coming += _before([solved[i] for i in part.others], flags, **params)
+    like = next(iter(values.values()))
+    dtypes = params["combine"].result_dtypes([x.dtype for x in leaves])
+    widths = tuple(dtypes[i] for i in part.states)
+    how = {name: params[name] for name in ("axis", "reverse", "exclusive")}
+    described = [] if flags is None else [flags]
+    if slopes.is_recurrent(part):
+        [first, *rest] = at_full_size(coming, [like], [*known, *described])
+        results = tangent(
+            known,
+            [first, *rest],
+            flags,
+            component=part,
+            transposed=False,
+            dtypes=widths,
+            method=params["method"],
+            interpret=params["interpret"],
+            **how,
+        )
+    else:
+        read = Reader(known, flags, like.shape, component=part, **how)
+        given = [jnp.broadcast_to(x, like.shape) for x in coming]
+        elements = slopes.elements(
+            part, read, given, read.start(), transposed=False, differentiable=True
+        )
+        pairs = zip(elements[-part.size :], widths, strict=True)
+        results = [x.astype(d) for x, d in pairs]
+    return dict(zip(part.states, results, strict=True))
+
+
+def _before(arrays: list[Any], flags: jax.Array | None, **params: Any) -> list[jax.Array]:
+    """The previous element of each, and zero at starts."""
+    axis, reverse = params["axis"], params["reverse"]
+    starts = None
+    if flags is not None:
+        starts = fallback.segment_starts(flags, axis=axis, reverse=reverse)
+    zeros = [np.zeros((), x.dtype)[()] for x in arrays]
+    return fallback.shift(arrays, starts, zeros, axis=axis, reverse=reverse)
+
+
+def at_full_size(
+    arrays: Sequence[jax.Array], like: Sequence[jax.Array], others: Sequence[jax.Array]
+) -> list[jax.Array]:
+    """The arrays, of which the first is spread where the size of a batch would be lost."""
+    full = fallback.full_shape(like)
+    first, *rest = arrays
+    if fallback.full_shape([first, *rest, *others]) != full:
+        first = jnp.broadcast_to(first, full)
+    return [first, *rest]
+
+
+def scan_transpose(
+    cotangents: Sequence[Any], *operands: Any, combine: Combine, reverse: bool, **params: Any
+) -> list[Any]:
+    """A sum's transpose is the sum from the other end, anew in each segment all the same."""
+    leaves, flags = [*operands[: combine.num_leaves]], [*operands[combine.num_leaves :]]
+    outputs = [i for i, is_used in enumerate(params["used"]) if is_used]
+    given = {
+        i: c for i, c in zip(outputs, cotangents, strict=True) if type(c) is not ad.Zero
+    }
+    back: Leaves = {}
+    if given:
+        part = combine if len(given) == combine.num_leaves else combine.restrict(list(given))
+        every = {**params, "used": (True,) * len(given)}
+        summed = scan_p.bind(
+            *given.values(), *flags, combine=part, reverse=not reverse, **every
+        )
+        back = dict(zip(given, summed, strict=True))
+    results: list[Any] = []
+    for i, leaf in enumerate(leaves):
+        if not ad.is_undefined_primal(leaf):
+            results.append(None)
+        elif i in back:
+            results.append(primitive.summed_to(back[i], leaf.aval))
+        else:
+            results.append(ad.Zero(leaf.aval))
+    return [*results, *[None] * len(flags)]
+
+
+ad.primitive_jvps[scan_p] = scan_jvp
+ad.primitive_transposes[scan_p] = scan_transpose

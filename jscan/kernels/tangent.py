@@ -1,0 +1,187 @@
+"""Recurrences of derivatives in one pass: what they scan is made on the way in, and what follows
+from it on the way out.
+
+    known  ──┐ A, C             ┌── known
+    coming ──┴─► (A, C v) ─► scan ─► s  ─► s, or transposed Cᵀ s
+
+No matrix is ever in memory: a tile reads what its entries are computed from, some of it one
+position further on. What comes out again needs the known operands once more; they are read anew,
+from the cache, because a tile that waits for its predecessors should hold few registers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jscan import slopes
+from jscan.kernels import launch, tuning
+from jscan.kernels.operator import Inexpressible, expressible, prepare
+from jscan.kernels.scan import Scan
+from jscan.kernels.tile import Tile
+from jscan.tangents import Component, Matrix
+
+
+@dataclasses.dataclass(frozen=True)
+class TangentScan(Scan):
+    """What to solve."""
+
+    component: Component
+    backwards: bool  # whether the differentiated scan ran from the end
+    moved: bool  # whether previous values are moved already
+    transposed: bool
+
+    def load(self, tile: Tile, inputs: Sequence[Any]) -> list[jax.Array]:
+        """The slopes and offsets."""
+        read = Reader(self, tile, inputs)
+        count = len(self.component.before) + len(self.component.here)
+        linear = [read.at(i, 0).astype(self.component.dtype) for i in range(count, read.count)]
+        leaves = slopes.elements(
+            self.component, read, linear, read.start(), transposed=self.transposed
+        )
+        if not self.segmented:
+            return leaves
+        return [self._restarts(tile, inputs[-1], 0), *leaves]
+
+    def store(
+        self,
+        tile: Tile,
+        outputs: Sequence[Any],
+        inputs: Sequence[Any],
+        scanned: Sequence[jax.Array],
+    ) -> None:
+        """Writes what follows from the states."""
+        read = Reader(self, tile, inputs)
+        states = list(scanned[-self.component.size :])
+        start = read.start() if self.transposed else jnp.zeros_like(states[0], jnp.bool_)
+        found = slopes.results(self.component, read, states, start, transposed=self.transposed)
+        for ref, value in zip(outputs, found, strict=True):
+            tile.store(ref, value)
+
+
+class Reader:
+    """A component's operands, as its matrices read a tile of them."""
+
+    def __init__(self, one: TangentScan, tile: Tile, inputs: Sequence[Any]):
+        self.one, self.tile, self.inputs = one, tile, inputs
+        self.count = len(one.views)
+
+    def at(self, number: int, step: int) -> jax.Array:
+        """An operand, so many steps on in the direction of the differentiated scan."""
+        return self._load(self.inputs[number], self.one.views[number], step)
+
+    def _load(self, ref: Any, view: Any, step: int) -> jax.Array:
+        right = -step if self.one.backwards else step
+        return self.tile.load(ref, view, right if self.tile.geometry.reverse else -right)
+
+    def __call__(self, matrix: Matrix, step: int) -> tuple[list[jax.Array], list[jax.Array]]:
+        """What ``matrix`` reads."""
+        one = self.one
+        count = len(one.component.before) + len(one.component.here)
+        before, here = one.component.pick(matrix, range(count))
+        back = step if one.moved else step - 1
+        return [self.at(i, back) for i in before], [self.at(i, step) for i in here]
+
+    def start(self) -> jax.Array:
+        """Where the differentiated scan starts."""
+        one, n = self.one, self.tile.geometry.n
+        element = self.tile.element()
+        first = element == np.int32(n - 1 if one.backwards else 0)
+        if one.flag_view is None:
+            return first
+        flags = self._load(self.inputs[-1], one.flag_view, -1 if one.backwards else 0)
+        return first | (flags != 0)
+
+
+def _in_kernel(matrix: Matrix) -> Matrix:
+    """The matrix as Triton can compute it."""
+    return dataclasses.replace(matrix, jaxpr=expressible(matrix.jaxpr), rules=None)
+
+
+@functools.lru_cache(maxsize=1024)
+def prepared(component: Component) -> Component:
+    """The component as Triton can compute it. Raises `Inexpressible`."""
+    if component.size > slopes.IN_KERNELS:
+        raise Inexpressible(f"{component.size} states depend on each other")
+    if component.dtype.kind == "c":
+        raise Inexpressible("kernels have no complex matrices")
+    prepare(slopes.operator_of(component))
+    return dataclasses.replace(component, a=_in_kernel(component.a), c=_in_kernel(component.c))
+
+
+def why_no_tangent(
+    operands: Sequence[Any], *, component: Component, axis: int, method: str
+) -> str | None:
+    """Why no kernel (of this method) can run this recurrence; None if one can."""
+    try:
+        prepared(component)
+    except Inexpressible as error:
+        return str(error)
+    reason = launch.why_not_dtypes(operands)
+    return reason or launch.why_not_shape(shape_of(operands, component, axis, False), method)
+
+
+def shape_of(
+    operands: Sequence[Any], component: Component, axis: int, segmented: bool
+) -> tuning.Shape:
+    """What the choice of a tile depends on: the leaves of its scan."""
+    operator = prepare(slopes.operator_of(component))
+    full = np.broadcast_shapes(*(x.shape for x in operands))
+    leaves = [jax.ShapeDtypeStruct(full, a.dtype) for a in operator.out_avals]
+    return launch.shape_of_leaves(
+        leaves, axis, equations=len(operator.jaxpr.eqns), segmented=segmented
+    )
+
+
+def tangent(
+    known: Sequence[jax.Array],
+    linear: Sequence[jax.Array],
+    flags: jax.Array | None,
+    *,
+    component: Component,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    transposed: bool,
+    dtypes: Sequence[Any],
+    method: str,
+    interpret: bool = False,
+    **_: Any,
+) -> list[jax.Array]:
+    """Solves the recurrence; operands' dimensions are full or 1."""
+    full = np.broadcast_shapes(*(x.shape for x in [*known, *linear]))
+    if 0 in full:
+        return [jnp.zeros(full, d) for d in dtypes]
+    operator = prepare(slopes.operator_of(component))
+    flags = None if flags is None else launch.whole_bytes(flags)
+    operands = [*known, *linear, *([] if flags is None else [flags])]
+    shape = shape_of([*known, *linear], component, axis, flags is not None)
+    widths = {np.dtype(d).itemsize for d in dtypes}
+    cut = launch.Cut(
+        *(operands, full, axis, launch.tile(shape, method)),
+        reverse=reverse != transposed,
+        widths=widths,
+    )
+    one = TangentScan(
+        geometry=cut.geometry,
+        operator=operator,
+        dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
+        results=tuple(np.dtype(d) for d in dtypes),
+        identity=None,
+        used=(True,) * len(dtypes),
+        linear=False,
+        views=cut.views[: len(known) + len(linear)],
+        flag_view=None if flags is None else cut.views[-1],
+        component=prepared(component),
+        backwards=reverse,
+        moved=exclusive,
+        transposed=transposed,
+    )
+    outputs = launch.launch(one, cut, interpret)
+    return [x.reshape(full) for x in outputs]

@@ -1,0 +1,355 @@
+"""Derivatives of a scan, as recurrences.
+
+Of ``y[t] = f(y[t-1], x[t])`` the tangent is a linear recurrence, whose transpose is another one,
+run the other way (Blelloch 1990 solves such recurrences by scans):
+
+    dy[t] = A[t] dy[t-1] + B[t] dx[t]            A = ∂f/∂y, B = ∂f/∂x, both at (y[t-1], x[t])
+    λ[t]  = ȳ[t] + A[t+1]ᵀ λ[t+1]                x̄[t] = B[t]ᵀ λ[t]
+
+At the start of the axis or of a segment dy is dx. Leaves that depend on each other's tangents, in a
+circle, have one recurrence together, which is a `Component`; the others are solved one after
+another. That is seldom more than one leaf: (a, b) ↦ a y + b has a recurrence for each output, and
+Welford's three leaves have three.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+from jax.interpreters import partial_eval as pe
+
+from jscan.combine import Combine
+from jscan.elementwise import equations, evaluate, spread, structure
+
+Place = tuple[int, int]
+"""Row and column of a matrix."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Matrix:
+    """The entries of a Jacobian that are not zero by structure, as a function of scalars.
+
+    Attributes:
+      places: where the entries belong, in the order of the function's results.
+      jaxpr: scalars to entries. The scalars are first those previous values that ``before``
+        numbers, then those elements that ``here`` numbers, both among the leaves.
+      rules: the same function with the derivative rules of what it calls, or None if it has none.
+      before: leaves of which it reads the previous value.
+      here: leaves of which it reads the element.
+    """
+
+    places: tuple[Place, ...]
+    jaxpr: core.ClosedJaxpr
+    rules: Callable[..., list[Any]] | None
+    before: tuple[int, ...]
+    here: tuple[int, ...]
+
+    @functools.cached_property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from others."""
+        return self.places, structure(self.jaxpr.jaxpr), self.before, self.here
+
+    @property
+    def constants(self) -> list[float | None]:
+        """Each entry's value, where it is the same for all operands."""
+        return [
+            complex(v.val).real if isinstance(v, core.Literal) else None
+            for v in self.jaxpr.jaxpr.outvars
+        ]
+
+    def at(
+        self, before: Sequence[jax.Array], here: Sequence[jax.Array], *, differentiable: bool
+    ) -> dict[Place, Any]:
+        """The entries for arrays of one shape; constant ones may be scalars."""
+        avals = self.jaxpr.in_avals
+        operands = [x.astype(a.dtype) for x, a in zip([*before, *here], avals, strict=True)]
+        if differentiable and self.rules is not None and operands:
+            rules: Callable[..., list[Any]] = self.rules
+            for _ in range(operands[0].ndim):
+                rules = jax.vmap(rules)
+            entries = rules(*operands)
+        else:
+            entries = evaluate(self.jaxpr.jaxpr, operands)
+        return dict(zip(self.places, entries, strict=True))
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Component:
+    """The recurrence of leaves whose tangents depend on each other.
+
+    ``s[t] = A[t] s[t-1] + C[t] v[t]``, and ``s = v`` at starts for the elements' own tangents v.
+
+    Attributes:
+      states: the leaves, K of them.
+      tangents: leaves whose tangents come in as elements, dx.
+      others: leaves of other components whose tangents come in from the position before, dy.
+      a: K by K.
+      c: K by (tangents, then others).
+      own: for each state which of the tangents is its own, or None if that is zero.
+      dtype: in which it is computed.
+      widths: the dtypes of states, then of what comes in.
+    """
+
+    states: tuple[int, ...]
+    tangents: tuple[int, ...]
+    others: tuple[int, ...]
+    a: Matrix
+    c: Matrix
+    own: tuple[int | None, ...]
+    dtype: np.dtype[Any]
+    widths: tuple[np.dtype[Any], ...]
+
+    @functools.cached_property
+    def key(self) -> tuple[Any, ...]:
+        """What tells it from others."""
+        numbers = (self.states, self.tangents, self.others, self.own)
+        return numbers, self.a.key, self.c.key, self.dtype, self.widths
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Component) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        return f"Component{self.states}"
+
+    @property
+    def size(self) -> int:
+        """K."""
+        return len(self.states)
+
+    @property
+    def inputs(self) -> int:
+        """How many tangents come in."""
+        return len(self.tangents) + len(self.others)
+
+    @property
+    def before(self) -> tuple[int, ...]:
+        """Leaves whose previous values are read."""
+        return tuple(sorted({*self.a.before, *self.c.before}))
+
+    @property
+    def here(self) -> tuple[int, ...]:
+        """Leaves whose elements are read."""
+        return tuple(sorted({*self.a.here, *self.c.here}))
+
+    def pick(self, matrix: Matrix, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """What ``matrix`` reads out of the component's operands: `before`, then `here`."""
+        count = len(self.before)
+        before = [operands[self.before.index(i)] for i in matrix.before]
+        return before, [operands[count + self.here.index(i)] for i in matrix.here]
+
+
+def components(
+    combine: Combine, wanted: Sequence[int], moving: Sequence[int]
+) -> list[Component] | None:
+    """The recurrences that give the tangents of the leaves ``wanted``, in the order to solve them.
+
+    ``moving`` are the leaves whose elements have a tangent. None where the derivative of the
+    operator is no matrix: it is real-linear only, or leaves are complex and real.
+    """
+    dtypes = combine.dtypes
+    inexact = [i for i, d in enumerate(dtypes) if jnp.issubdtype(d, jnp.inexact)]
+    kinds = {jnp.issubdtype(dtypes[i], jnp.complexfloating) for i in inexact}
+    if len(kinds) > 1:
+        return None
+    function = _Scalars(combine)
+    if True in kinds and not function.is_holomorphic():
+        return None
+    needs = {i: function.reads(i) for i in inexact}
+    k = combine.num_leaves
+    left = {i: {j for j in inexact if j in needs[i]} for i in inexact}
+    right = {i: {j for j in moving if k + j in needs[i]} for i in inexact}
+    # What moves: an element that does, or what depends on something that does.
+    live = {i for i in inexact if i in moving or right[i]}
+    while more := {i for i in inexact if left[i] & live} - live:
+        live |= more
+    asked = {i for i in wanted if i in live}
+    while more := {j for i in asked for j in left[i] & live} - asked:
+        asked |= more
+    return [
+        _component(function, group, left, right, live, moving)
+        for group in _in_circles(asked, {i: left[i] & asked for i in asked})
+    ]
+
+
+def _component(
+    function: _Scalars,
+    states: tuple[int, ...],
+    left: dict[int, set[int]],
+    right: dict[int, set[int]],
+    live: set[int],
+    moving: Sequence[int],
+) -> Component:
+    k = function.combine.num_leaves
+    own = {i for i in states if i in moving}
+    tangents = tuple(sorted(own.union(*(right[i] for i in states))))
+    others = tuple(sorted(set().union(*(left[i] & live for i in states)) - set(states)))
+    a_places = [(r, s) for r, i in enumerate(states) for s, j in enumerate(states) if j in left[i]]
+    c_places = [
+        *((r, s) for r, i in enumerate(states) for s, j in enumerate(tangents) if j in right[i]),
+        *(
+            (r, len(tangents) + s)
+            for r, i in enumerate(states)
+            for s, j in enumerate(others)
+            if j in left[i]
+        ),
+    ]
+    columns = [*(k + j for j in tangents), *others]
+    dtypes = function.combine.dtypes
+    incoming = [*tangents, *others]
+    return Component(
+        states=states,
+        tangents=tangents,
+        others=others,
+        a=function.matrix(a_places, states, states),
+        c=function.matrix(c_places, states, columns),
+        own=tuple(tangents.index(i) if i in own else None for i in states),
+        dtype=np.result_type(*(dtypes[i] for i in {*states, *incoming})),
+        widths=tuple(dtypes[i] for i in (*states, *incoming)),
+    )
+
+
+class _Scalars:
+    """The operator as a function of 2K scalars, and its derivatives."""
+
+    def __init__(self, combine: Combine):
+        self.combine = combine
+        self.rules = combine.rules
+        self.avals = combine.jaxpr.in_avals
+
+    def __call__(self, *scalars: Any) -> list[Any]:
+        if self.rules is not None:
+            return self.rules(*scalars)
+        results = evaluate(self.combine.jaxpr.jaxpr, scalars)
+        return [spread(r, x) for r, x in zip(results, scalars, strict=False)]
+
+    def reads(self, output: int) -> set[int]:
+        """The inputs that an output depends on."""
+        k = self.combine.num_leaves
+        _, used = pe.dce_jaxpr(self.combine.jaxpr.jaxpr, [i == output for i in range(k)])
+        return {i for i, is_used in enumerate(used) if is_used}
+
+    def column(self, number: int, scalars: Sequence[Any]) -> list[Any]:
+        """The derivative of every output in one input."""
+
+        def along(x: Any) -> list[Any]:
+            return self(*scalars[:number], x, *scalars[number + 1 :])
+
+        return jax.jvp(along, [scalars[number]], [np.ones((), self.avals[number].dtype)[()]])[1]
+
+    def row(self, number: int, scalars: Sequence[Any], columns: Sequence[int]) -> list[Any]:
+        """The derivatives of one output in some inputs, by the reverse rule."""
+
+        def along(*moved: Any) -> Any:
+            values = list(scalars)
+            for i, x in zip(columns, moved, strict=True):
+                values[i] = x
+            return self(*values)[number]
+
+        result, back = jax.vjp(along, *(scalars[i] for i in columns))
+        return list(back(np.ones((), result.dtype)[()]))
+
+    @functools.cached_property
+    def only_reverse(self) -> bool:
+        """Whether part of it has a reverse rule of its own, and so no forward one."""
+        if self.rules is None:
+            return False
+        traced = jax.make_jaxpr(self.rules)(*self.avals)
+        return any(e.primitive.name.startswith("custom_vjp") for e in equations(traced.jaxpr))
+
+    def matrix(
+        self, places: Sequence[Place], rows: Sequence[int], columns: Sequence[int]
+    ) -> Matrix:
+        """The entries at ``places`` of the derivatives of outputs ``rows`` in inputs ``columns``."""
+        k = self.combine.num_leaves
+
+        def entries(*scalars: Any) -> list[Any]:
+            found: dict[Place, Any] = {}
+            if self.only_reverse:
+                for r in {r for r, _ in places}:
+                    wanted = sorted({s for q, s in places if q == r})
+                    slopes = self.row(rows[r], scalars, [columns[s] for s in wanted])
+                    found.update({(r, s): x for s, x in zip(wanted, slopes, strict=True)})
+            else:
+                for s in sorted({s for _, s in places}):
+                    slopes = self.column(columns[s], scalars)
+                    found.update({(r, s): slopes[rows[r]] for r, q in places if q == s})
+            return [found[place] for place in places]
+
+        traced = jax.make_jaxpr(entries)(*self.avals)
+        jaxpr, used = pe.dce_jaxpr(traced.jaxpr, [True] * len(places))
+        kept = [i for i, is_used in enumerate(used) if is_used]
+        rules = None
+        if self.rules is not None:
+            avals = self.avals
+
+            def with_rules(*scalars: Any) -> list[Any]:
+                full: list[Any] = [np.zeros((), a.dtype)[()] for a in avals]
+                for i, x in zip(kept, scalars, strict=True):
+                    full[i] = x
+                return entries(*full)
+
+            rules = with_rules
+        constants = [np.asarray(c)[()] for c in traced.consts]
+        flat = _closed(jaxpr, constants, [self.avals[i] for i in kept])
+        return Matrix(
+            places=tuple(places),
+            jaxpr=flat,
+            rules=rules,
+            before=tuple(i for i in kept if i < k),
+            here=tuple(i - k for i in kept if i >= k),
+        )
+
+    def is_holomorphic(self) -> bool:
+        """Whether the derivative is complex-linear: no tangent is conjugated or split."""
+        traced = jax.make_jaxpr(
+            lambda primals, tangents: jax.jvp(lambda *x: self(*x), primals, tangents)[1]
+        )(*([*self.avals],) * 2)
+        flat = _closed(traced.jaxpr, traced.consts, [v.aval for v in traced.jaxpr.invars])
+        half = len(self.avals)
+        tainted = set(flat.jaxpr.invars[half:])
+        for equation in flat.jaxpr.eqns:
+            touched = [v for v in equation.invars if not isinstance(v, core.Literal)]
+            if tainted.intersection(touched):
+                if equation.primitive.name in _NOT_COMPLEX_LINEAR:
+                    return False
+                tainted.update(equation.outvars)
+        return True
+
+
+_NOT_COMPLEX_LINEAR = frozenset({"real", "imag", "conj", "abs", "complex", "convert_element_type"})
+
+
+def _closed(
+    jaxpr: core.Jaxpr, constants: Sequence[Any], avals: Sequence[Any]
+) -> core.ClosedJaxpr:
+    """The jaxpr without calls and constants."""
+    function = functools.partial(evaluate, jaxpr)
+    traced = jax.make_jaxpr(lambda *x: function([*constants, *x]))(*avals)
+    clean, _ = pe.dce_jaxpr(traced.jaxpr, [True] * len(traced.out_avals), instantiate=True)
+    return core.ClosedJaxpr(clean, traced.consts)
+
+
+def _in_circles(nodes: set[int], edges: dict[int, set[int]]) -> list[tuple[int, ...]]:
+    """Strongly connected parts of a graph, each behind those that its edges lead to."""
+    reach = {i: {i} for i in nodes}
+    for _ in nodes:
+        reach = {i: r.union(*(edges[j] for j in r)) for i, r in reach.items()}
+    parts = {tuple(sorted(j for j in reach[i] if i in reach[j])) for i in nodes}
+    return sorted(parts, key=lambda part: (len(reach[part[0]]), part))
+
+
+def constant(matrix: Matrix, place: Place) -> float | None:
+    """An entry's value where it does not depend on operands; 0 if it is none of the entries."""
+    if place not in matrix.places:
+        return 0.0
+    return matrix.constants[matrix.places.index(place)]
