@@ -1,11 +1,11 @@
-"""Plain JAX for CPUs: an axis scanned chunk by chunk, so that what lies between fits the cache.
+"""Plain JAX for CPUs: an axis taken chunk by chunk, so that what lies between stays small.
 
     ┌─ chunk ─┬─ chunk ─┬─ chunk ─┬─ rest ─┐     each is scanned by `lax.associative_scan`, behind
     └────────►┴────────►┴────────►┴────────┘     the last result of the one before it
 
-``lax.associative_scan`` over a whole axis keeps several arrays of its size; this keeps none. At
-2^20 float32 a cumulative product takes 0.4 of its time, and its gradient 0.2 (two cores; see
-benchmarks/NOTES.md). A GPU would launch several kernels a chunk, so this is for CPUs alone.
+``lax.associative_scan`` over a whole axis keeps several arrays of its size, and a recurrence makes
+two of the same size for it; by chunks neither is ever whole. A GPU would launch many kernels a
+chunk, and plain scans run as fast over the whole axis, so this is for derivatives on CPUs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from jscan import fallback
-from jscan.combine import Combine
 
-ELEMENTS = 2**15
+ELEMENTS = 2**14
 """Of a chunk, over all dimensions."""
 
 SHORTEST = 256
@@ -68,8 +66,7 @@ def run(
     # Every element is written, so that the first value does not matter; but it is to vary over the
     # same mesh axes.
     arrays = [
-        jnp.full(tuple(full), part.reshape(-1)[0], d)
-        for part, d in zip(parts, dtypes, strict=True)
+        jnp.full(tuple(full), part.reshape(-1)[0], d) for part, d in zip(parts, dtypes, strict=True)
     ]
     state = (write(arrays, parts, begin(0)), carry)
     arrays, carry = lax.fori_loop(1, count, one, state)
@@ -112,7 +109,7 @@ def restarts(
     """Where a scan restarts within a chunk; undefined where it begins."""
     if flags is None:
         return None
-    return window(flags, start, size, int(reverse), axis) != 0
+    return fallback.as_bool(window(flags, start, size, int(reverse), axis))
 
 
 def scanned(
@@ -140,58 +137,3 @@ def _join(first: jax.Array, rest: jax.Array, axis: int, reverse: bool) -> jax.Ar
 def behind(x: jax.Array, size: int, axis: int, *, reverse: bool) -> jax.Array:
     """The last ``size`` elements in scan order."""
     return _slice(x, 0 if reverse else x.shape[axis] - size, size, axis)
-
-
-def ahead(x: jax.Array, size: int, axis: int, *, reverse: bool) -> jax.Array:
-    """The first ``size`` elements in scan order."""
-    return behind(x, size, axis, reverse=not reverse)
-
-
-def scan(
-    leaves: Sequence[jax.Array],
-    flags: jax.Array | None,
-    *,
-    combine: Combine,
-    axis: int,
-    reverse: bool,
-    exclusive: bool,
-    used: Sequence[bool],
-) -> list[jax.Array]:
-    """Scan ``leaves``, full size or 1 in every dimension; those that ``used`` names come back."""
-    operands = [*leaves] if flags is None else [*leaves, flags]
-    full = fallback.full_shape(operands)
-    narrow = combine.result_dtypes([x.dtype for x in leaves])
-
-    def fn(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
-        return combine(left, right)
-
-    def step(start: Any, size: int, carry: Carry) -> tuple[list[jax.Array], list[jax.Array]]:
-        shape = (*full[:axis], size, *full[axis + 1 :])
-        parts = [
-            jnp.broadcast_to(window(x, start, size, 0, axis), shape).astype(dtype)
-            for x, dtype in zip(leaves, combine.dtypes, strict=True)
-        ]
-        starts = restarts(flags, start, size, axis, reverse=reverse)
-        if carry is None and exclusive:
-            assert combine.identity is not None
-            carry = [
-                lax.full_like(_slice(x, 0, 1, axis), value)
-                for x, value in zip(parts, combine.identity, strict=True)
-            ]
-        values = scanned(fn, parts, starts, carry, axis=axis, reverse=reverse)
-        last = [behind(x, 1, axis, reverse=reverse) for x in values]
-        if exclusive:
-            values = [ahead(x, size, axis, reverse=reverse) for x in values]
-            if starts is not None:
-                assert combine.identity is not None
-                values = [
-                    jnp.where(starts, np.asarray(value, x.dtype)[()], x)
-                    for x, value in zip(values, combine.identity, strict=True)
-                ]
-        kept = zip(values, narrow, used, strict=True)
-        return [behind(x, size, axis, reverse=reverse).astype(d) for x, d, u in kept if u], last
-
-    if full[axis] == 0:
-        return [jnp.zeros(full, d) for d, u in zip(narrow, used, strict=True) if u]
-    kept = [d for d, u in zip(narrow, used, strict=True) if u]
-    return run(step, full, kept, axis=axis, reverse=reverse)

@@ -154,16 +154,12 @@ def scan_transpose(
     """A sum's transpose is the sum from the other end, anew in each segment all the same."""
     leaves, flags = [*operands[: combine.num_leaves]], [*operands[combine.num_leaves :]]
     outputs = [i for i, is_used in enumerate(params["used"]) if is_used]
-    given = {
-        i: c for i, c in zip(outputs, cotangents, strict=True) if type(c) is not ad.Zero
-    }
+    given = {i: c for i, c in zip(outputs, cotangents, strict=True) if type(c) is not ad.Zero}
     back: Leaves = {}
     if given:
         part = combine if len(given) == combine.num_leaves else combine.restrict(list(given))
         every = {**params, "used": (True,) * len(given)}
-        summed = scan_p.bind(
-            *given.values(), *flags, combine=part, reverse=not reverse, **every
-        )
+        summed = scan_p.bind(*given.values(), *flags, combine=part, reverse=not reverse, **every)
         back = dict(zip(given, summed, strict=True))
     results: list[Any] = []
     for i, leaf in enumerate(leaves):

@@ -318,10 +318,14 @@ def spread_element(element: jax.Array, x: jax.Array, axis: int) -> jax.Array:
     return lax.expand_dims(jnp.broadcast_to(element, shape), (axis,))
 
 
+def as_bool(flags: jax.Array) -> jax.Array:
+    """Flags of any integer dtype, of which every value but zero counts, as booleans."""
+    return flags if flags.dtype == jnp.bool_ else lax.ne(flags, lax.full_like(flags, 0))
+
+
 def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """Where the scan restarts: the head flags, or when reversed each segment's last element."""
-    flags = gather(flags, axis)
-    heads = flags if flags.dtype == jnp.bool_ else lax.ne(flags, lax.full_like(flags, 0))
+    heads = as_bool(gather(flags, axis))
     if not reverse or heads.shape[axis] == 0:
         return heads
     end = lax.full_like(lax.slice_in_dim(heads, 0, 1, axis=axis), True)

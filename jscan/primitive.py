@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan import chunks, fallback
+from jscan import fallback
 from jscan.combine import Combine
 
 scan_p: Any = core.Primitive("jscan_scan")
@@ -171,18 +171,6 @@ def scan_in_kernels(
     if method != "auto":
         raise ValueError(f"jscan: method={method!r} cannot run this scan: {reason}")
     return scan_in_plain_jax(*operands, segmented=segmented, **params)
-
-
-def scan_in_chunks(
-    *operands: jax.Array, segmented: bool, method: str, interpret: bool, **params: Any
-) -> list[jax.Array]:
-    """The scan on a CPU."""
-    del interpret
-    check_runs_anywhere(method)
-    leaves, flags = _split(operands, segmented)
-    if any(fallback.is_explicit(jax.typeof(x).sharding) for x in operands):
-        return scan_in_plain_jax(*operands, segmented=segmented, **params)
-    return chunks.scan(leaves, flags, **params)
 
 
 def scan_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
@@ -338,6 +326,6 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
 
 scan_p.def_impl(functools.partial(run, scan_p))
 scan_p.def_abstract_eval(scan_abstract_eval)
-register_lowerings(scan_p, scan_in_kernels, scan_anywhere, on_cpu=scan_in_chunks)
+register_lowerings(scan_p, scan_in_kernels, scan_anywhere)
 batching.primitive_batchers[scan_p] = functools.partial(batched, scan_p)
 pe.dce_rules[scan_p] = scan_dce

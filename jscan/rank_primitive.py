@@ -46,7 +46,7 @@ def rank(
     marks = fallback.replicate(marks)
     operands = [marks]
     if emit == "order":
-        unmarked = jnp.sum(~as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
+        unmarked = jnp.sum(~fallback.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
         operands.append(unmarked)
     if emit == "places" and size is not None and size > n:
         # Kernels write no more words than there are elements.
@@ -116,15 +116,10 @@ def _rows(x: jax.Array, axis: int) -> jax.Array:
 
 def _marked(marks: jax.Array, *, axis: int, source: str) -> jax.Array:
     if source == "mask":
-        return as_bool(marks)
+        return fallback.as_bool(marks)
     if source == "runs":
         return fallback.changes(marks, axis=axis)
-    return as_bool(marks) | fallback.is_first(marks, axis=axis)
-
-
-def as_bool(mask: jax.Array) -> jax.Array:
-    """Where ``mask``, bool or integer, is not zero."""
-    return mask if mask.dtype == jnp.bool_ else lax.ne(mask, lax.full_like(mask, 0))
+    return fallback.as_bool(marks) | fallback.is_first(marks, axis=axis)
 
 
 def rank_in_kernels(

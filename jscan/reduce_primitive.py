@@ -26,7 +26,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching
 
-from jscan import fallback, primitive, rank_primitive
+from jscan import fallback, primitive
 from jscan.combine import Combine
 from jscan.locate_primitive import locate
 
@@ -124,7 +124,7 @@ def segment_numbers(descriptor: jax.Array, *, axis: int, kind: str, n: int) -> j
         ids = locate(jnp.moveaxis(descriptor, axis, -1), n=n, emit="ids")
         return jnp.moveaxis(ids, -1, axis)
     if kind == "flags":
-        heads = rank_primitive.as_bool(descriptor)
+        heads = fallback.as_bool(descriptor)
     else:
         heads = fallback.changes(descriptor, axis=axis)
     heads = heads & ~fallback.is_first(descriptor, axis=axis)

@@ -12,8 +12,9 @@ from jax import lax
 
 from jscan import fallback, primitive
 from jscan.combine import trace
+from jscan.fallback import as_bool
 from jscan.locate_primitive import locate
-from jscan.rank_primitive import as_bool, rank
+from jscan.rank_primitive import rank
 
 
 @jax.tree_util.register_pytree_node_class

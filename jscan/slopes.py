@@ -45,9 +45,7 @@ def elements(
         c = one.c.at(*read(one.c, 0), differentiable=differentiable)
         offsets = []
         for row, own in enumerate(one.own):
-            inside = _sum(
-                [_times(one, one.c, (row, s), c, x) for s, x in enumerate(linear)], like
-            )
+            inside = _sum([_times(one, one.c, (row, s), c, x) for s, x in enumerate(linear)], like)
             outside = jnp.zeros_like(like) if own is None else linear[own]
             offsets.append(jnp.where(start, outside, inside))
     if is_sum(one):
@@ -78,9 +76,7 @@ def results(
     like = states[0]
     found = []
     for column in range(one.inputs):
-        inside = _sum(
-            [_times(one, one.c, (r, column), c, x) for r, x in enumerate(states)], like
-        )
+        inside = _sum([_times(one, one.c, (r, column), c, x) for r, x in enumerate(states)], like)
         outside = _sum([x for x, own in zip(states, one.own, strict=True) if own == column], like)
         found.append(jnp.where(start, outside, inside))
     return found
@@ -113,8 +109,9 @@ def _operator(size: int, dtype: np.dtype[Any]) -> Combine:
         return [*slopes, *(_dot(row, b) + d[i] for i, row in enumerate(c))]
 
     leaves = [jax.ShapeDtypeStruct((1,), dtype)] * (size * size + max(size, 1))
-    zero, unit = np.zeros((), dtype)[()], np.ones((), dtype)[()]
-    slopes = [unit if i == j else zero for i in range(size) for j in range(size)]
+    zero: Any = np.zeros((), dtype)[()]
+    unit: Any = np.ones((), dtype)[()]
+    slopes: list[Any] = [unit if i == j else zero for i in range(size) for j in range(size)]
     identity = (*slopes, *[zero] * max(size, 1))
     treedef = jax.tree.structure([0] * len(leaves))
     traced = trace(combine, leaves, treedef, 0, identity)
@@ -146,6 +143,4 @@ def _sum(terms: Sequence[jax.Array | None], like: jax.Array) -> jax.Array:
 
 
 def _spread(entry: Any, like: jax.Array) -> jax.Array:
-    if jnp.ndim(entry) == like.ndim:
-        return entry.astype(like.dtype)
-    return jnp.full(like.shape, np.asarray(entry, like.dtype)[()], like.dtype)
+    return jnp.broadcast_to(entry, like.shape).astype(like.dtype)

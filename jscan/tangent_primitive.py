@@ -103,11 +103,12 @@ class Reader:
 
     def start(self) -> jax.Array:
         """Where the differentiated scan starts: at the end of the axis, and in each segment."""
-        place = lax.broadcasted_iota(jnp.int32, self.shape, self.axis)
-        first = place + self.begin == (self.n - 1 if self.reverse else 0)
+        edge = (self.n - 1 if self.reverse else 0) - self.begin
+        edge = jnp.clip(edge, -1, self.size).astype(jnp.int32)
+        first = lax.broadcasted_iota(jnp.int32, self.shape, self.axis) == edge
         if self.flags is None:
             return first
-        return first | jnp.broadcast_to(self.at(self.flags, -int(self.reverse)) != 0, self.shape)
+        return first | fallback.as_bool(self.at(self.flags, -int(self.reverse)))
 
 
 def tangent_in_plain_jax(
@@ -182,9 +183,7 @@ def tangent_in_chunks(
     combine = slopes.operator_of(component)
     against = reverse != transposed
 
-    def step(
-        start: Any, size: int, carry: chunks.Carry
-    ) -> tuple[list[jax.Array], list[jax.Array]]:
+    def step(start: Any, size: int, carry: chunks.Carry) -> tuple[list[jax.Array], list[jax.Array]]:
         read = Reader(
             *(known, flags, full),
             component=component,
@@ -200,13 +199,9 @@ def tangent_in_chunks(
         restarts = chunks.restarts(flags, start, size, axis, reverse=against)
         if restarts is not None:
             restarts = jnp.broadcast_to(restarts, elements[0].shape)
-        scanned = chunks.scanned(
-            combine, elements, restarts, carry, axis=axis, reverse=against
-        )
+        scanned = chunks.scanned(combine, elements, restarts, carry, axis=axis, reverse=against)
         last = [chunks.behind(x, 1, axis, reverse=against) for x in scanned]
-        states = [
-            chunks.behind(x, size, axis, reverse=against) for x in scanned[-component.size :]
-        ]
+        states = [chunks.behind(x, size, axis, reverse=against) for x in scanned[-component.size :]]
         results = slopes.results(component, read, states, starts, transposed=transposed)
         return [x.astype(d) for x, d in zip(results, dtypes, strict=True)], last
 
@@ -260,9 +255,7 @@ def tangent_jvp(
             operands = list(known)
             for i, x in zip(moving, values, strict=True):
                 operands[i] = x
-            return tangent_in_plain_jax(
-                *operands, *linear, *flagged, **params, differentiable=True
-            )
+            return tangent_in_plain_jax(*operands, *linear, *flagged, **params, differentiable=True)
 
         _, slope = jax.jvp(of_known, [known[i] for i in moving], [moved[i] for i in moving])
         total = [s if type(t) is ad.Zero else t + s for t, s in zip(total, slope, strict=True)]

@@ -269,7 +269,7 @@ class _Scalars:
     def matrix(
         self, places: Sequence[Place], rows: Sequence[int], columns: Sequence[int]
     ) -> Matrix:
-        """The entries at ``places`` of the derivatives of outputs ``rows`` in inputs ``columns``."""
+        """The entries at ``places`` of the derivatives of ``rows`` in ``columns``."""
         k = self.combine.num_leaves
 
         def entries(*scalars: Any) -> list[Any]:
@@ -333,10 +333,50 @@ def _closed(
     jaxpr: core.Jaxpr, constants: Sequence[Any], avals: Sequence[Any]
 ) -> core.ClosedJaxpr:
     """The jaxpr without calls and constants."""
-    function = functools.partial(evaluate, jaxpr)
-    traced = jax.make_jaxpr(lambda *x: function([*constants, *x]))(*avals)
+    flat = jax.make_jaxpr(lambda *x: evaluate(jaxpr, [*constants, *x]))(*avals)
+    traced = jax.make_jaxpr(functools.partial(_folded, flat))(*avals)
     clean, _ = pe.dce_jaxpr(traced.jaxpr, [True] * len(traced.out_avals), instantiate=True)
     return core.ClosedJaxpr(clean, traced.consts)
+
+
+def _folded(flat: core.ClosedJaxpr, *operands: Any) -> list[Any]:
+    """The function on scalars without products by 1 and 0 and sums with 0."""
+    values: dict[Any, Any] = dict(zip(flat.jaxpr.invars, operands, strict=True))
+    values.update(zip(flat.jaxpr.constvars, map(np.asarray, flat.consts), strict=True))
+
+    def read(v: Any) -> Any:
+        if isinstance(v, core.Literal):
+            aval: Any = v.aval
+            return np.asarray(v.val, aval.dtype)[()]
+        return values[v]
+
+    for equation in flat.jaxpr.eqns:
+        inputs = [read(v) for v in equation.invars]
+        name = equation.primitive.name
+        known = [None if isinstance(x, jax.core.Tracer) else x for x in inputs]
+        result = _simpler(name, inputs, known)
+        if result is None:
+            result = equation.primitive.bind(*inputs, **equation.params)
+        values[equation.outvars[0]] = result
+    return [read(v) for v in flat.jaxpr.outvars]
+
+
+def _simpler(name: str, inputs: Sequence[Any], known: Sequence[Any]) -> Any:
+    """One of the inputs, where the result is that; else None.
+
+    A derivative rule is given a tangent of 1 for one operand and of 0 for the others. Its terms
+    with 0 are no part of the slope, even where the other factor is infinite.
+    """
+    if name == "mul":
+        for neutral in (1, 0):
+            for x, other, number in zip(inputs, inputs[::-1], known, strict=True):
+                if number is not None and number == neutral:
+                    return x if neutral == 0 else other
+    if name in ("add", "add_any"):
+        for other, number in zip(inputs[::-1], known, strict=True):
+            if number is not None and number == 0:
+                return other
+    return None
 
 
 def _in_circles(nodes: set[int], edges: dict[int, set[int]]) -> list[tuple[int, ...]]:

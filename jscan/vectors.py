@@ -10,7 +10,8 @@ import numpy as np
 from jax import lax
 
 from jscan import checks, dispatch, fallback, operators, primitive
-from jscan.rank_primitive import as_bool, rank
+from jscan.fallback import as_bool
+from jscan.rank_primitive import rank
 from jscan.segments import Segments
 
 

@@ -1,5 +1,4 @@
-"""Recurrences of derivatives in one pass: what they scan is made on the way in, and what follows
-from it on the way out.
+"""Recurrences of derivatives in one pass, from what they are made of to what follows from them.
 
     known  ──┐ A, C             ┌── known
     coming ──┴─► (A, C v) ─► scan ─► s  ─► s, or transposed Cᵀ s
