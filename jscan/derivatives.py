@@ -30,7 +30,11 @@ def scan_jvp(
     if all(name == "add" for name in combine.monoids):
         values, slope = _sums(primals, moving, wanted, **params)
     else:
-        parts = None if explicit else components(combine, wanted, list(moving))
+        dtypes = combine.result_dtypes([x.dtype for x in primals[:count]])
+        pairs = enumerate(zip(dtypes, combine.dtypes, strict=True))
+        # Exclusive results are another element's, and narrow ones are rounded.
+        exact = [i for i, (d, wide) in pairs if d == wide and not params["exclusive"]]
+        parts = None if explicit else components(combine, wanted, list(moving), exact)
         if parts is None:
             return primitive.jvp_of(primitive.scan_in_plain_jax, primals, tangents, **params)
         values, slope = _recurrences(primals, moving, wanted, parts, **params)
@@ -68,8 +72,8 @@ def _recurrences(
     combine: Combine = params["combine"]
     leaves = primals[: combine.num_leaves]
     flags = primals[combine.num_leaves] if params["segmented"] else None
-    # The recurrences read previous values, of leaves too that nobody asked for.
-    needed = {*wanted, *(i for part in parts for i in part.before)}
+    # The recurrences read results, of leaves too that nobody asked for.
+    needed = {*wanted}.union(*(part.results for part in parts))
     kept = tuple(i in needed for i in range(combine.num_leaves))
     values = dict(
         zip(sorted(needed), scan_p.bind(*primals, **{**params, "used": kept}), strict=True)
@@ -94,7 +98,7 @@ def _solve(
     **params: Any,
 ) -> Leaves:
     """The tangents of the states of one component."""
-    known = [*(values[i] for i in part.before), *(leaves[i] for i in part.here)]
+    known = [leaves[i] if when == "here" else values[i] for when, i in part.reads]
     coming = [moving[i] for i in part.tangents]
     if part.others:
         coming += _before([solved[i] for i in part.others], flags, **params)

@@ -148,16 +148,11 @@ def _reduce_segments(
             for name, x, i in zip(monoids, leaves, identity, strict=True)
         ]
     flags = fallback.changes(numbers, axis=0)
-    scanned = fallback.scan(
-        leaves,
-        flags,
-        combine=combine,
-        axis=0,
-        reverse=False,
-        exclusive=False,
-        used=(True,) * len(leaves),
-        differentiable=differentiable,
-    )
+    along: dict[str, Any] = {"combine": combine, "axis": 0, "reverse": False, "exclusive": False}
+    if differentiable:  # the scan's own derivative is a recurrence
+        scanned = primitive.scan(leaves, flags, method="auto", **along)
+    else:
+        scanned = fallback.scan(leaves, flags, used=(True,) * len(leaves), **along)
     return fallback.last_of_segments(scanned, numbers, identity, axis=0, num_segments=num_segments)
 
 

@@ -9,8 +9,8 @@ operator scans, and `results`, what follows from the scanned states.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,15 @@ import numpy as np
 from jax import lax
 
 from jscan.combine import Combine, trace
-from jscan.tangents import Component, Matrix, constant
+from jscan.tangents import Component, Matrix, Source, constant
 
-Read = Callable[[Matrix, int], tuple[list[jax.Array], list[jax.Array]]]
-"""What a matrix reads: the previous values and the elements, so many steps on in scan order."""
+
+class Read(Protocol):
+    """How a matrix reads its operands."""
+
+    def __call__(self, source: Source, step: int) -> jax.Array:
+        """What there is so many steps on in scan order."""
+
 
 IN_KERNELS = 3
 """The most states that kernels take together: K of them are K * K + K leaves."""
@@ -42,7 +47,7 @@ def elements(
     if transposed:
         offsets = list(linear)
     else:
-        c = one.c.at(*read(one.c, 0), differentiable=differentiable)
+        c = one.c.at(functools.partial(read, step=0), differentiable=differentiable)
         offsets = []
         for row, own in enumerate(one.own):
             inside = _sum([_times(one, one.c, (row, s), c, x) for s, x in enumerate(linear)], like)
@@ -51,7 +56,7 @@ def elements(
     if is_sum(one):
         return offsets
     # The transpose at t takes the slope at t+1.
-    a = one.a.at(*read(one.a, int(transposed)), differentiable=differentiable)
+    a = one.a.at(functools.partial(read, step=int(transposed)), differentiable=differentiable)
     slopes = []
     for row in range(one.size):
         for column in range(one.size):
@@ -72,7 +77,7 @@ def results(
     """The states as they are; or the cotangents of what came in, from those of the states."""
     if not transposed:
         return list(states)
-    c = one.c.at(*read(one.c, 0), differentiable=differentiable)
+    c = one.c.at(functools.partial(read, step=0), differentiable=differentiable)
     like = states[0]
     found = []
     for column in range(one.inputs):

@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching
 
 from jscan import chunks, fallback, primitive, slopes
 from jscan.slopes import IN_KERNELS
-from jscan.tangents import Component, Matrix
+from jscan.tangents import Component, Source
 
 tangent_p: Any = core.Primitive("jscan_tangent")
 tangent_p.multiple_results = True
@@ -45,7 +45,7 @@ def _split(
     operands: Sequence[Any], component: Component, segmented: bool
 ) -> tuple[list[Any], list[Any], Any]:
     """What is known, what comes in, and the flags."""
-    count = len(component.before) + len(component.here)
+    count = len(component.reads)
     end = len(operands) - segmented
     return [*operands[:count]], [*operands[count:end]], operands[-1] if segmented else None
 
@@ -86,20 +86,17 @@ class Reader:
         moved = chunks.window(x, self.begin, self.size, -step if self.reverse else step, self.axis)
         return jnp.broadcast_to(moved, self.shape)
 
-    def __call__(self, matrix: Matrix, step: int) -> tuple[list[jax.Array], list[jax.Array]]:
-        """What ``matrix`` reads."""
-        before, here = self.component.pick(matrix, self.known)
-        if self.exclusive:
-            values = [self.at(x, step) for x in before]
-        else:
-            # Nothing comes before a start. What stands there instead is not used, but it should be
-            # a number of which the operator has a derivative.
-            start = self.start() if self.flags is not None and step == 0 else None
-            values = [self.at(x, step - 1) for x in before]
-            if start is not None:
-                pairs = zip(values, before, strict=True)
-                values = [jnp.where(start, self.at(x, 0), v) for v, x in pairs]
-        return values, [self.at(x, step) for x in here]
+    def __call__(self, source: Source, step: int) -> jax.Array:
+        """What a matrix reads."""
+        x = self.known[self.component.reads.index(source)]
+        if source[0] != "before" or self.exclusive:
+            return self.at(x, step)
+        value = self.at(x, step - 1)
+        if self.flags is None or step:
+            return value
+        # Nothing comes before a start. What stands there instead is not used, but it should be a
+        # number of which the operator has a derivative.
+        return jnp.where(self.start(), self.at(x, 0), value)
 
     def start(self) -> jax.Array:
         """Where the differentiated scan starts: at the end of the axis, and in each segment."""

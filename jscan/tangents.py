@@ -31,6 +31,9 @@ from jscan.elementwise import equations, evaluate, spread, structure
 Place = tuple[int, int]
 """Row and column of a matrix."""
 
+Source = tuple[str, int]
+"""Of a leaf the value "before", the element "here", or the result "after"."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Matrix:
@@ -38,23 +41,22 @@ class Matrix:
 
     Attributes:
       places: where the entries belong, in the order of the function's results.
-      jaxpr: scalars to entries. The scalars are first those previous values that ``before``
-        numbers, then those elements that ``here`` numbers, both among the leaves.
+      jaxpr: scalars to entries. The scalars are what `reads` says, in its order.
+      reads: what it reads of which leaves.
       rules: the same function with the derivative rules of what it calls, or None if it has none.
-      before: leaves of which it reads the previous value.
-      here: leaves of which it reads the element.
+      rules_read: what those read. They make results anew.
     """
 
     places: tuple[Place, ...]
     jaxpr: core.ClosedJaxpr
+    reads: tuple[Source, ...]
     rules: Callable[..., list[Any]] | None
-    before: tuple[int, ...]
-    here: tuple[int, ...]
+    rules_read: tuple[Source, ...]
 
     @functools.cached_property
     def key(self) -> tuple[Any, ...]:
         """What tells it from others."""
-        return self.places, structure(self.jaxpr.jaxpr), self.before, self.here
+        return self.places, structure(self.jaxpr.jaxpr), self.reads, self.rules_read
 
     @property
     def constants(self) -> list[float | None]:
@@ -64,19 +66,17 @@ class Matrix:
             for v in self.jaxpr.jaxpr.outvars
         ]
 
-    def at(
-        self, before: Sequence[jax.Array], here: Sequence[jax.Array], *, differentiable: bool
-    ) -> dict[Place, Any]:
+    def at(self, read: Callable[[Source], jax.Array], *, differentiable: bool) -> dict[Place, Any]:
         """The entries for arrays of one shape; constant ones may be scalars."""
-        avals = self.jaxpr.in_avals
-        operands = [x.astype(a.dtype) for x, a in zip([*before, *here], avals, strict=True)]
-        if differentiable and self.rules is not None and operands:
+        if differentiable and self.rules is not None and self.rules_read:
             rules: Callable[..., list[Any]] = self.rules
+            operands = [read(source) for source in self.rules_read]
             for _ in range(operands[0].ndim):
                 rules = jax.vmap(rules)
             entries = rules(*operands)
         else:
-            entries = evaluate(self.jaxpr.jaxpr, operands)
+            pairs = zip(self.reads, self.jaxpr.in_avals, strict=True)
+            entries = evaluate(self.jaxpr.jaxpr, [read(s).astype(a.dtype) for s, a in pairs])
         return dict(zip(self.places, entries, strict=True))
 
 
@@ -132,36 +132,32 @@ class Component:
         return len(self.tangents) + len(self.others)
 
     @property
-    def before(self) -> tuple[int, ...]:
-        """Leaves whose previous values are read."""
-        return tuple(sorted({*self.a.before, *self.c.before}))
+    def reads(self) -> tuple[Source, ...]:
+        """What its matrices read: its operands."""
+        matrices = (self.a, self.c)
+        return tuple(sorted({s for m in matrices for s in (*m.reads, *m.rules_read)}))
 
     @property
-    def here(self) -> tuple[int, ...]:
-        """Leaves whose elements are read."""
-        return tuple(sorted({*self.a.here, *self.c.here}))
-
-    def pick(self, matrix: Matrix, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """What ``matrix`` reads out of the component's operands: `before`, then `here`."""
-        count = len(self.before)
-        before = [operands[self.before.index(i)] for i in matrix.before]
-        return before, [operands[count + self.here.index(i)] for i in matrix.here]
+    def results(self) -> set[int]:
+        """The leaves whose results it reads, before an element or after it."""
+        return {i for when, i in self.reads if when != "here"}
 
 
 def components(
-    combine: Combine, wanted: Sequence[int], moving: Sequence[int]
+    combine: Combine, wanted: Sequence[int], moving: Sequence[int], exact: Sequence[int] = ()
 ) -> list[Component] | None:
     """The recurrences that give the tangents of the leaves ``wanted``, in the order to solve them.
 
-    ``moving`` are the leaves whose elements have a tangent. None where the derivative of the
-    operator is no matrix: it is real-linear only, or leaves are complex and real.
+    ``moving`` are the leaves whose elements have a tangent. Results of those that ``exact`` names
+    may be read instead of computed anew. None where the derivative of the operator is no matrix: it
+    is real-linear only, or leaves are complex and real.
     """
     dtypes = combine.dtypes
     inexact = [i for i, d in enumerate(dtypes) if jnp.issubdtype(d, jnp.inexact)]
     kinds = {jnp.issubdtype(dtypes[i], jnp.complexfloating) for i in inexact}
     if len(kinds) > 1:
         return None
-    function = _Scalars(combine)
+    function = _Scalars(combine, exact)
     if True in kinds and not function.is_holomorphic():
         return None
     needs = {i: function.reads(i) for i in inexact}
@@ -221,8 +217,8 @@ def _component(
 class _Scalars:
     """The operator as a function of 2K scalars, and its derivatives."""
 
-    def __init__(self, combine: Combine):
-        self.combine = combine
+    def __init__(self, combine: Combine, exact: Sequence[int]):
+        self.combine, self.exact = combine, exact
         self.rules = combine.rules
         self.avals = combine.jaxpr.in_avals
 
@@ -238,13 +234,15 @@ class _Scalars:
         _, used = pe.dce_jaxpr(self.combine.jaxpr.jaxpr, [i == output for i in range(k)])
         return {i for i, is_used in enumerate(used) if is_used}
 
-    def column(self, number: int, scalars: Sequence[Any]) -> list[Any]:
-        """The derivative of every output in one input."""
+    def column(self, number: int, scalars: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Every output, and its derivative in one input."""
 
         def along(x: Any) -> list[Any]:
             return self(*scalars[:number], x, *scalars[number + 1 :])
 
-        return jax.jvp(along, [scalars[number]], [np.ones((), self.avals[number].dtype)[()]])[1]
+        unit = np.ones((), self.avals[number].dtype)[()]
+        outputs, slopes = jax.jvp(along, [scalars[number]], [unit])
+        return outputs, slopes
 
     def row(self, number: int, scalars: Sequence[Any], columns: Sequence[int]) -> list[Any]:
         """The derivatives of one output in some inputs, by the reverse rule."""
@@ -271,49 +269,66 @@ class _Scalars:
     ) -> Matrix:
         """The entries at ``places`` of the derivatives of ``rows`` in ``columns``."""
         k = self.combine.num_leaves
+        order = sorted({s for _, s in places})
 
-        def entries(*scalars: Any) -> list[Any]:
+        def entries(*scalars: Any) -> tuple[list[Any], list[Any]]:
             found: dict[Place, Any] = {}
+            outputs: list[Any] = []
             if self.only_reverse:
                 for r in {r for r, _ in places}:
                     wanted = sorted({s for q, s in places if q == r})
                     slopes = self.row(rows[r], scalars, [columns[s] for s in wanted])
                     found.update({(r, s): x for s, x in zip(wanted, slopes, strict=True)})
             else:
-                for s in sorted({s for _, s in places}):
-                    slopes = self.column(columns[s], scalars)
+                for s in order:
+                    made, slopes = self.column(columns[s], scalars)
+                    outputs += [made[i] for i in self.exact]
                     found.update({(r, s): slopes[rows[r]] for r, q in places if q == s})
-            return [found[place] for place in places]
+            return [found[place] for place in places], outputs
 
+        sources: list[Source] = [("before" if i < k else "here", i % k) for i in range(2 * k)]
         traced = jax.make_jaxpr(entries)(*self.avals)
-        jaxpr, used = pe.dce_jaxpr(traced.jaxpr, [True] * len(places))
-        kept = [i for i, is_used in enumerate(used) if is_used]
-        rules = None
+        jaxpr = _closed(traced.jaxpr, traced.consts, self.avals)
+        # The operator's own results, made on the way, are there already.
+        made = dict(
+            zip(jaxpr.jaxpr.outvars[len(places) :], [*self.exact] * len(order), strict=False)
+        )
+        given = [("after", i) for i in self.exact]
+        kinds = [self.avals[i] for i in self.exact]
+
+        def simpler(*scalars: Any) -> list[Any]:
+            values = {i: x for (_, i), x in zip(given, scalars[2 * k :], strict=True)}
+            known = {v: values[i] for v, i in made.items() if not isinstance(v, core.Literal)}
+            return _folded(jaxpr, known, *scalars[: 2 * k])[: len(places)]
+
+        folded = jax.make_jaxpr(simpler)(*self.avals, *kinds)
+        clean, used = pe.dce_jaxpr(folded.jaxpr, [True] * len(places))
+        kept = [s for s, is_used in zip([*sources, *given], used, strict=True) if is_used]
+        rules: Callable[..., list[Any]] | None = None
+        anew: tuple[Source, ...] = ()
         if self.rules is not None:
             avals = self.avals
+            _, used = pe.dce_jaxpr(
+                jaxpr.jaxpr, [i < len(places) for i in range(len(jaxpr.out_avals))]
+            )
+            anew = tuple(s for s, is_used in zip(sources, used, strict=True) if is_used)
 
             def with_rules(*scalars: Any) -> list[Any]:
                 full: list[Any] = [np.zeros((), a.dtype)[()] for a in avals]
-                for i, x in zip(kept, scalars, strict=True):
-                    full[i] = x
-                return entries(*full)
+                for source, x in zip(anew, scalars, strict=True):
+                    number = sources.index(source)
+                    full[number] = x.astype(avals[number].dtype)
+                return entries(*full)[0]
 
             rules = with_rules
-        constants = [np.asarray(c)[()] for c in traced.consts]
-        flat = _closed(jaxpr, constants, [self.avals[i] for i in kept])
-        return Matrix(
-            places=tuple(places),
-            jaxpr=flat,
-            rules=rules,
-            before=tuple(i for i in kept if i < k),
-            here=tuple(i - k for i in kept if i >= k),
-        )
+        clean_jaxpr = core.ClosedJaxpr(clean, folded.consts)
+        return Matrix(tuple(places), clean_jaxpr, tuple(kept), rules, anew)
 
     def is_holomorphic(self) -> bool:
         """Whether the derivative is complex-linear: no tangent is conjugated or split."""
         traced = jax.make_jaxpr(
             lambda primals, tangents: jax.jvp(lambda *x: self(*x), primals, tangents)[1]
-        )(*([*self.avals],) * 2)
+        )(self.avals, self.avals)
         flat = _closed(traced.jaxpr, traced.consts, [v.aval for v in traced.jaxpr.invars])
         half = len(self.avals)
         tainted = set(flat.jaxpr.invars[half:])
@@ -329,18 +344,14 @@ class _Scalars:
 _NOT_COMPLEX_LINEAR = frozenset({"real", "imag", "conj", "abs", "complex", "convert_element_type"})
 
 
-def _closed(
-    jaxpr: core.Jaxpr, constants: Sequence[Any], avals: Sequence[Any]
-) -> core.ClosedJaxpr:
-    """The jaxpr without calls and constants."""
-    flat = jax.make_jaxpr(lambda *x: evaluate(jaxpr, [*constants, *x]))(*avals)
-    traced = jax.make_jaxpr(functools.partial(_folded, flat))(*avals)
-    clean, _ = pe.dce_jaxpr(traced.jaxpr, [True] * len(traced.out_avals), instantiate=True)
-    return core.ClosedJaxpr(clean, traced.consts)
+def _closed(jaxpr: core.Jaxpr, constants: Sequence[Any], avals: Sequence[Any]) -> core.ClosedJaxpr:
+    """The jaxpr without calls."""
+    scalars = [np.asarray(c)[()] for c in constants]
+    return jax.make_jaxpr(lambda *x: evaluate(jaxpr, [*scalars, *x]))(*avals)
 
 
-def _folded(flat: core.ClosedJaxpr, *operands: Any) -> list[Any]:
-    """The function on scalars without products by 1 and 0 and sums with 0."""
+def _folded(flat: core.ClosedJaxpr, known: dict[Any, Any], *operands: Any) -> list[Any]:
+    """The function on scalars without products by 1 and 0, sums with 0, and what is ``known``."""
     values: dict[Any, Any] = dict(zip(flat.jaxpr.invars, operands, strict=True))
     values.update(zip(flat.jaxpr.constvars, map(np.asarray, flat.consts), strict=True))
 
@@ -353,15 +364,16 @@ def _folded(flat: core.ClosedJaxpr, *operands: Any) -> list[Any]:
     for equation in flat.jaxpr.eqns:
         inputs = [read(v) for v in equation.invars]
         name = equation.primitive.name
-        known = [None if isinstance(x, jax.core.Tracer) else x for x in inputs]
-        result = _simpler(name, inputs, known)
+        [made] = equation.outvars
+        numbers = [None if isinstance(x, jax.core.Tracer) else x for x in inputs]
+        result = known.get(made, _simpler(name, inputs, numbers))
         if result is None:
             result = equation.primitive.bind(*inputs, **equation.params)
-        values[equation.outvars[0]] = result
+        values[made] = result
     return [read(v) for v in flat.jaxpr.outvars]
 
 
-def _simpler(name: str, inputs: Sequence[Any], known: Sequence[Any]) -> Any:
+def _simpler(name: str, inputs: Sequence[Any], numbers: Sequence[Any]) -> Any:
     """One of the inputs, where the result is that; else None.
 
     A derivative rule is given a tangent of 1 for one operand and of 0 for the others. Its terms
@@ -369,11 +381,11 @@ def _simpler(name: str, inputs: Sequence[Any], known: Sequence[Any]) -> Any:
     """
     if name == "mul":
         for neutral in (1, 0):
-            for x, other, number in zip(inputs, inputs[::-1], known, strict=True):
+            for x, other, number in zip(inputs, inputs[::-1], numbers, strict=True):
                 if number is not None and number == neutral:
                     return x if neutral == 0 else other
     if name in ("add", "add_any"):
-        for other, number in zip(inputs[::-1], known, strict=True):
+        for other, number in zip(inputs[::-1], numbers, strict=True):
             if number is not None and number == 0:
                 return other
     return None

@@ -24,7 +24,7 @@ from jscan.kernels import launch, tuning
 from jscan.kernels.operator import Inexpressible, expressible, prepare
 from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
-from jscan.tangents import Component, Matrix
+from jscan.tangents import Component, Matrix, Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TangentScan(Scan):
     def load(self, tile: Tile, inputs: Sequence[Any]) -> list[jax.Array]:
         """The slopes and offsets."""
         read = Reader(self, tile, inputs)
-        count = len(self.component.before) + len(self.component.here)
+        count = len(self.component.reads)
         linear = [read.at(i, 0).astype(self.component.dtype) for i in range(count, read.count)]
         leaves = slopes.elements(
             self.component, read, linear, read.start(), transposed=self.transposed
@@ -79,13 +79,10 @@ class Reader:
         right = -step if self.one.backwards else step
         return self.tile.load(ref, view, right if self.tile.geometry.reverse else -right)
 
-    def __call__(self, matrix: Matrix, step: int) -> tuple[list[jax.Array], list[jax.Array]]:
-        """What ``matrix`` reads."""
-        one = self.one
-        count = len(one.component.before) + len(one.component.here)
-        before, here = one.component.pick(matrix, range(count))
-        back = step if one.moved else step - 1
-        return [self.at(i, back) for i in before], [self.at(i, step) for i in here]
+    def __call__(self, source: Source, step: int) -> jax.Array:
+        """What a matrix reads."""
+        back = source[0] == "before" and not self.one.moved
+        return self.at(self.one.component.reads.index(source), step - back)
 
     def start(self) -> jax.Array:
         """Where the differentiated scan starts."""
