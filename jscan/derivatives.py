@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad
 
-from jscan import fallback, primitive, slopes
+from jscan import extent, fallback, primitive, slopes
 from jscan.combine import Combine
 from jscan.primitive import scan_p
 from jscan.tangent_primitive import Reader, tangent
@@ -26,7 +26,7 @@ def scan_jvp(
     moving = {i: t for i, t in enumerate(tangents[:count]) if primitive.is_moving(t)}
     used = params["used"]
     wanted = [i for i, is_used in enumerate(used) if is_used]
-    explicit = any(fallback.is_explicit(jax.typeof(x).sharding) for x in primals)
+    explicit = any(extent.is_explicit(jax.typeof(x).sharding) for x in primals)
     if all(name == "add" for name in combine.monoids):
         values, slope = _sums(primals, moving, wanted, **params)
     else:
@@ -145,9 +145,9 @@ def at_full_size(
     arrays: Sequence[jax.Array], like: Sequence[jax.Array], others: Sequence[jax.Array]
 ) -> list[jax.Array]:
     """The arrays, of which the first is spread where the size of a batch would be lost."""
-    full = fallback.full_shape(like)
+    full = extent.full_shape(like)
     first, *rest = arrays
-    if fallback.full_shape([first, *rest, *others]) != full:
+    if extent.full_shape([first, *rest, *others]) != full:
         first = jnp.broadcast_to(first, full)
     return [first, *rest]
 

@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import NamedSharding, PartitionSpec
 
-from jscan import operators
+from jscan import extent, operators
 from jscan.combine import Combine, accumulation_dtype
 from jscan.operators import integer_limits
 
@@ -29,9 +28,9 @@ def scan(
 ) -> list[jax.Array]:
     """Scan ``leaves``, full size or 1 in every dimension; those that ``used`` names come back."""
     operands = [*leaves] if flags is None else [*leaves, flags]
-    shape, sharding = full_extent([jax.typeof(x) for x in operands])
+    shape, sharding = extent.full_extent([jax.typeof(x) for x in operands])
     wide = [
-        lax.convert_element_type(broadcast(x, shape, sharding), dtype)
+        lax.convert_element_type(extent.broadcast(x, shape, sharding), dtype)
         for x, dtype in zip(leaves, combine.dtypes, strict=True)
     ]
     narrow = combine.result_dtypes([x.dtype for x in leaves])
@@ -111,12 +110,12 @@ def scan_flat(
     """Scan leaves of accumulation dtypes; ``flags`` makes it segmented, ``identity`` exclusive."""
     if leaves[0].shape[axis] == 0:
         return list(leaves)
-    placed, leaves = leaves, [gather(x, axis) for x in leaves]
+    placed, leaves = leaves, [extent.gather(x, axis) for x in leaves]
     starts = None if flags is None else segment_starts(flags, axis=axis, reverse=reverse)
     inclusive = scan_from(fn, leaves, starts, axis=axis, reverse=reverse)
     if identity is not None:
         inclusive = shift(inclusive, starts, identity, axis=axis, reverse=reverse)
-    return [place_like(result, x) for result, x in zip(inclusive, placed, strict=True)]
+    return [extent.place_like(result, x) for result, x in zip(inclusive, placed, strict=True)]
 
 
 def scan_from(
@@ -183,7 +182,10 @@ def reduce_general(
 ) -> list[jax.Array]:
     """Reduce with an operator on whole arrays; results have one element along ``axis``."""
     flat = flattened(fn, leaves, treedef)
-    wide = [lax.convert_element_type(gather(x, axis), accumulation_dtype(x.dtype)) for x in leaves]
+    wide = [
+        lax.convert_element_type(extent.gather(x, axis), accumulation_dtype(x.dtype))
+        for x in leaves
+    ]
     results = reduce_pairs(flat, wide, axis=axis)
     return [
         lax.convert_element_type(result, leaf.dtype)
@@ -285,13 +287,15 @@ def shift(
         if given.shape[axis] == 0:
             results.append(given)
             continue
-        x = gather(given, axis)
+        x = extent.gather(given, axis)
         element = jnp.asarray(value, x.dtype)
         shifted = shift_one(x, element, axis=axis, reverse=reverse)
         if starts is not None:
             first = spread_element(element, x, axis)
-            shifted = choose(starts, broadcast(first, x.shape, jax.typeof(x).sharding), shifted)
-        results.append(place_like(shifted, given))
+            shifted = choose(
+                starts, extent.broadcast(first, x.shape, jax.typeof(x).sharding), shifted
+            )
+        results.append(extent.place_like(shifted, given))
     return results
 
 
@@ -325,7 +329,7 @@ def as_bool(flags: jax.Array) -> jax.Array:
 
 def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """Where the scan restarts: the head flags, or when reversed each segment's last element."""
-    heads = as_bool(gather(flags, axis))
+    heads = as_bool(extent.gather(flags, axis))
     if not reverse or heads.shape[axis] == 0:
         return heads
     end = lax.full_like(lax.slice_in_dim(heads, 0, 1, axis=axis), True)
@@ -335,73 +339,6 @@ def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def choose(flags: jax.Array, chosen: jax.Array, other: jax.Array) -> jax.Array:
     """``chosen`` where ``flags``, else ``other``; ``flags`` may lack trailing dimensions."""
     flags = lax.expand_dims(flags, range(flags.ndim, chosen.ndim))
-    return lax.select(broadcast(flags, other.shape, jax.typeof(other).sharding), chosen, other)
-
-
-def _reshard(x: jax.Array, sharding: NamedSharding) -> jax.Array:
-    moved: jax.Array = jax.sharding.reshard(x, sharding)
-    return moved
-
-
-def broadcast(x: jax.Array, shape: tuple[int, ...], sharding: NamedSharding) -> jax.Array:
-    """``x`` with its dimensions of size 1 spread to ``shape``, sharded as ``sharding`` says."""
-    if x.shape != shape:
-        dimensions = tuple(range(len(shape)))
-        placement = sharding if is_explicit(sharding) else None
-        return lax.broadcast_in_dim(x, shape, dimensions, out_sharding=placement)
-    return _reshard(x, sharding) if jax.typeof(x).sharding.spec != sharding.spec else x
-
-
-def gather(x: jax.Array, axis: int) -> jax.Array:
-    """``x`` with ``axis`` whole on every device; a sharded axis cannot be sliced."""
-    sharding = jax.typeof(x).sharding
-    if sharding.spec[axis] is None:
-        return x
-    entries = [None if d == axis else sharding.spec[d] for d in range(x.ndim)]
-    return _reshard(x, NamedSharding(sharding.mesh, PartitionSpec(*entries)))
-
-
-def replicate(x: jax.Array) -> jax.Array:
-    """``x`` whole on every device, where a mesh axis of explicit type shards it."""
-    sharding = jax.typeof(x).sharding
-    if not is_explicit(sharding):
-        return x
-    return _reshard(x, NamedSharding(sharding.mesh, PartitionSpec(*[None] * x.ndim)))
-
-
-def place_like(x: jax.Array, like: jax.Array) -> jax.Array:
-    """``x`` sharded as ``like`` is, where ``like`` says."""
-    sharding = jax.typeof(like).sharding
-    if is_explicit(sharding) and jax.typeof(x).sharding.spec != sharding.spec:
-        return _reshard(x, sharding)
-    return x
-
-
-def is_explicit(sharding: NamedSharding) -> bool:
-    """Whether a dimension is sharded over a mesh axis of explicit type."""
-    return any(entry is not None for entry in sharding.spec)
-
-
-def full_extent(avals: Sequence[Any]) -> tuple[tuple[int, ...], NamedSharding]:
-    """The shape and sharding across operands that have each dimension in full or as 1.
-
-    A dimension is sharded as in the first operand that has it in full and sharded.
-    """
-    shape = full_shape(avals)
-    sharding: NamedSharding = avals[0].sharding
-    specs = [aval.sharding.spec for aval in avals]
-    entries = [
-        next((s[d] for a, s in zip(avals, specs, strict=True) if a.shape[d] == n and s[d]), None)
-        for d, n in enumerate(shape)
-    ]
-    if any(entry is not None for entry in entries):
-        sharding = NamedSharding(sharding.mesh, PartitionSpec(*entries))
-    return shape, sharding
-
-
-def full_shape(operands: Sequence[Any]) -> tuple[int, ...]:
-    """The shape across operands that have each dimension in full or as 1."""
-    return tuple(
-        next((size for size in sizes if size != 1), 1)
-        for sizes in zip(*(x.shape for x in operands), strict=True)
+    return lax.select(
+        extent.broadcast(flags, other.shape, jax.typeof(other).sharding), chosen, other
     )

@@ -17,7 +17,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import batching
 
-from jscan import fallback, primitive
+from jscan import extent, primitive
 
 locate_p: Any = core.Primitive("jscan_locate")
 locate_p.multiple_results = True
@@ -28,7 +28,7 @@ _MOST = 2**31 - 2**20  # positions are 32-bit, and a tile may reach past the end
 def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
     """Bind ``locate_p``."""
     [result] = locate_p.bind(
-        fallback.replicate(bounds), n=n, emit=emit, interpret=primitive.interpreting()
+        extent.replicate(bounds), n=n, emit=emit, interpret=primitive.interpreting()
     )
     return result
 

@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan import fallback
+from jscan import extent, fallback
 from jscan.combine import Combine
 
 scan_p: Any = core.Primitive("jscan_scan")
@@ -110,7 +110,7 @@ def scan_abstract_eval(
     *avals: Any, combine: Combine, segmented: bool, used: tuple[bool, ...], **_: Any
 ) -> list[Any]:
     """The used leaves at full size; sharding and varying axes come from the operands."""
-    shape, sharding = fallback.full_extent(avals)
+    shape, sharding = extent.full_extent(avals)
     leaves, _flags = _split(avals, segmented)
     dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
     return [
@@ -156,9 +156,9 @@ def scan_in_kernels(
 
     leaves, flags = _split(operands, segmented)
     # Kernels size a scan by its leaves; flags mapped by vmap may be all that has the full size.
-    full = fallback.full_shape(operands)
-    if fallback.full_shape(leaves) != full:
-        leaves[0] = fallback.broadcast(leaves[0], full, jax.typeof(leaves[0]).sharding)
+    full = extent.full_shape(operands)
+    if extent.full_shape(leaves) != full:
+        leaves[0] = extent.broadcast(leaves[0], full, jax.typeof(leaves[0]).sharding)
     reason = kernels.why_not(
         leaves,
         combine=params["combine"],
@@ -307,7 +307,7 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
     kept = combine.closure(wanted)
     flags = [combine.num_leaves] if eqn.params["segmented"] else []
     avals = [v.aval for v in eqn.invars]
-    if fallback.full_shape([avals[i] for i in [*kept, *flags]]) != fallback.full_shape(avals):
+    if extent.full_shape([avals[i] for i in [*kept, *flags]]) != extent.full_shape(avals):
         # The leaves kept are shared by a batch whose size only the dropped ones carry.
         kept = list(range(combine.num_leaves))
     kept_operands = {*kept, *flags}

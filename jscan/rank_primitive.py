@@ -24,7 +24,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import batching
 
-from jscan import fallback, primitive
+from jscan import extent, fallback, primitive
 
 rank_p: Any = core.Primitive("jscan_rank")
 rank_p.multiple_results = True
@@ -43,7 +43,7 @@ def rank(
     n = marks.shape[axis]
     if n >= 2**31:
         raise ValueError(f"jscan counts in 32 bits, and {n} elements are too many for that")
-    marks = fallback.replicate(marks)
+    marks = extent.replicate(marks)
     operands = [marks]
     if emit == "order":
         unmarked = jnp.sum(~fallback.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)

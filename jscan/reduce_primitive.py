@@ -26,7 +26,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching
 
-from jscan import fallback, primitive
+from jscan import extent, fallback, primitive
 from jscan.combine import Combine
 from jscan.locate_primitive import locate
 
@@ -47,7 +47,7 @@ def reduce(
     """Bind ``reduce_p``; leaves and descriptor have one rank."""
     operands = [*leaves] if descriptor is None else [*leaves, descriptor]
     results: list[jax.Array] = reduce_p.bind(
-        *primitive.vary_alike([fallback.replicate(x) for x in operands]),
+        *primitive.vary_alike([extent.replicate(x) for x in operands]),
         combine=combine,
         axis=axis,
         kind=kind,
@@ -65,10 +65,10 @@ def _split(operands: Sequence[Any], kind: str) -> tuple[list[Any], Any]:
 def _full_shape(operands: Sequence[Any], axis: int, kind: str) -> tuple[int, ...]:
     """The leaves' shape, with the dimensions that only the descriptor has in full."""
     if kind != "offsets":
-        return fallback.full_shape(operands)
+        return extent.full_shape(operands)
     *leaves, offsets = operands
-    shape = fallback.full_shape(leaves)
-    outside = fallback.full_shape([*leaves, offsets])
+    shape = extent.full_shape(leaves)
+    outside = extent.full_shape([*leaves, offsets])
     return (*outside[:axis], shape[axis], *outside[axis + 1 :])
 
 
@@ -192,7 +192,7 @@ def reduce_in_kernels(
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
 
-    if fallback.full_shape(leaves) != full:
+    if extent.full_shape(leaves) != full:
         leaves[0] = jnp.broadcast_to(leaves[0], full)
     if kind == "offsets" and (math.prod(full[axis + 1 :]) > 1 or descriptor.size >= 2**31):
         # Lanes share what one search finds; and a program counts offsets in 32 bits.
@@ -236,7 +236,7 @@ def reduce_jvp(
     ]
     moving = [i for i, t in enumerate(slopes) if t is not None]
     full = _full_shape(primals, params["axis"], kind)
-    if moving and fallback.full_shape([slopes[i] for i in moving]) != full:
+    if moving and extent.full_shape([slopes[i] for i in moving]) != full:
         # Only a leaf that does not move, or the descriptor, has the size of a batch.
         slopes[moving[0]] = jnp.broadcast_to(slopes[moving[0]], full)
     combine = combine if len(moving) == len(leaves) else combine.restrict(moving)

@@ -18,7 +18,8 @@ import numpy as np
 from jax import lax
 
 from jscan.combine import Combine, trace
-from jscan.tangents import Component, Matrix, Source, constant
+from jscan.jacobian import Matrix, Source
+from jscan.tangents import Component
 
 
 class Read(Protocol):
@@ -89,7 +90,7 @@ def results(
 
 def is_sum(one: Component) -> bool:
     """Whether the state is a sum: its one slope is 1."""
-    return one.size == 1 and constant(one.a, (0, 0)) == 1
+    return one.size == 1 and one.a.constant((0, 0)) == 1
 
 
 def is_recurrent(one: Component) -> bool:
@@ -136,7 +137,7 @@ def _times(
     one: Component, matrix: Matrix, place: tuple[int, int], entries: dict[Any, Any], x: jax.Array
 ) -> jax.Array | None:
     """An entry times ``x``; None if it is zero."""
-    known = constant(matrix, place)
+    known = matrix.constant(place)
     if known == 0:
         return None
     return x if known == 1 else _spread(entries[place], x).astype(one.dtype) * x

@@ -19,9 +19,10 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching
 
-from jscan import chunks, fallback, primitive, slopes
+from jscan import chunks, extent, fallback, primitive, slopes
+from jscan.jacobian import Source
 from jscan.slopes import IN_KERNELS
-from jscan.tangents import Component, Source
+from jscan.tangents import Component
 
 tangent_p: Any = core.Primitive("jscan_tangent")
 tangent_p.multiple_results = True
@@ -52,7 +53,7 @@ def _split(
 
 def tangent_abstract_eval(*avals: Any, dtypes: tuple[Any, ...], **_: Any) -> list[Any]:
     """Results at full size."""
-    shape, sharding = fallback.full_extent(avals)
+    shape, sharding = extent.full_extent(avals)
     return [
         avals[0].update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
         for dtype in dtypes
@@ -123,7 +124,7 @@ def tangent_in_plain_jax(
 ) -> list[jax.Array]:
     """The recurrence on whole arrays: a scan of matrices and vectors, and what surrounds it."""
     known, linear, flags = _split(operands, component, segmented)
-    full = fallback.full_shape(operands)
+    full = extent.full_shape(operands)
     if 0 in full:
         return [jnp.zeros(full, d) for d in dtypes]
     read = Reader(
@@ -174,7 +175,7 @@ def tangent_in_chunks(
     """The recurrence chunk by chunk, none of whose matrices is ever whole."""
     primitive.check_runs_anywhere(method)
     known, linear, flags = _split(operands, component, segmented)
-    full = fallback.full_shape(operands)
+    full = extent.full_shape(operands)
     if 0 in full:
         return [jnp.zeros(full, d) for d in dtypes]
     combine = slopes.operator_of(component)
@@ -214,8 +215,8 @@ def tangent_in_kernels(
         from jscan import kernels
 
         known, linear, flags = _split(operands, params["component"], params["segmented"])
-        full = fallback.full_shape(operands)
-        if fallback.full_shape([*known, *linear]) != full:
+        full = extent.full_shape(operands)
+        if extent.full_shape([*known, *linear]) != full:
             linear[0] = jnp.broadcast_to(linear[0], full)
         reason = kernels.why_no_tangent(
             [*known, *linear], component=params["component"], axis=params["axis"], method=method

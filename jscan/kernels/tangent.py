@@ -20,11 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jscan import slopes
+from jscan.jacobian import Matrix, Source
 from jscan.kernels import launch, tuning
 from jscan.kernels.operator import Inexpressible, expressible, prepare
 from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
-from jscan.tangents import Component, Matrix, Source
+from jscan.tangents import Component
 
 
 @dataclasses.dataclass(frozen=True)
