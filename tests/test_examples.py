@@ -20,6 +20,7 @@ from tests.test_lowering import cuda_program
 ROOT = Path(__file__).parents[1]
 RAGGED_BATCH = ROOT / "examples" / "ragged_batch.py"
 MESSAGE_PASSING = ROOT / "examples" / "message_passing.py"
+RECURRENCE = ROOT / "examples" / "recurrence.py"
 TEXT = """One two three,
 four-score.
 
@@ -98,6 +99,12 @@ def ragged_batch(monkeypatch) -> ModuleType:
 def message_passing(monkeypatch) -> ModuleType:
     """The example on graphs."""
     return module_of(MESSAGE_PASSING, monkeypatch)
+
+
+@pytest.fixture
+def recurrence(monkeypatch) -> ModuleType:
+    """The example on a state-space model."""
+    return module_of(RECURRENCE, monkeypatch)
 
 
 def test_ragged_batch_on_its_own_texts():
@@ -250,3 +257,48 @@ def test_message_passing_fails_where_jscan_does(
     assert message_passing.main(["florentine_families"]) == 1
     found = re.findall(r"^wrong: (\w+)\[.* as in jax\.ops$", capsys.readouterr().err, re.M)
     assert noticed <= set(found)
+
+
+def test_recurrence_forecasts_better_than_no_change(tmp_path):
+    picture = tmp_path / "forecast.png"
+    result = run(RECURRENCE, "--states", 4, "--steps", 20, "--plot", picture)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "12000 samples, 8000 of them fitted; 4 states, 20 steps"
+    costs = re.findall(r"^(j[\w.]+) +([\d.]+) ms +([\d.]+) MB +([\d.]+)$", result.stdout, re.M)
+    ways = ["jax.lax.scan", "jax.lax.associative_scan", "jscan.linear_recurrence"]
+    assert [name for name, *_ in costs] == ways
+    # Every way keeps at least the states themselves for the gradient.
+    assert all(float(memory) >= 1 for *_, memory in costs)
+    found = re.findall(r"^(no change|the model) +(\S+) mV +(\S+) mV$", result.stdout, re.M)
+    errors = {name: (float(fitted), float(rest)) for name, fitted, rest in found}
+    # Root mean squares of the differences between neighbours in the recording.
+    assert errors["no change"] == (1.763, 1.354)
+    assert errors["the model"][0] < 1.763
+    assert errors["the model"][1] < 1.354
+    assert lines[-1] == "check: losses, slopes and forecasts of all three agree"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "noticed"),
+    [
+        (lambda right, a, b: 1.01 * right(a, b), {"loss", "slope", "forecast"}),
+        (lambda right, a, b: right(a, jax.lax.stop_gradient(b)), {"slope"}),
+    ],
+    ids=["states", "derivative"],
+)
+def test_recurrence_fails_where_jscan_does(recurrence, monkeypatch, capsys, wrong, noticed):
+    right = jscan.linear_recurrence
+    monkeypatch.setattr(jscan, "linear_recurrence", lambda a, b: wrong(right, a, b))
+    monkeypatch.delitem(recurrence.WAYS, "jax.lax.associative_scan")  # one to differ from will do
+    assert recurrence.main(["--states", "2", "--steps", "1"]) == 1
+    output = capsys.readouterr()
+    assert "check: FAILED" in output.out
+    assert set(re.findall(r"^wrong: (\w+) of j", output.err, re.M)) == noticed
+
+
+def test_recurrence_needs_a_step():
+    result = run(RECURRENCE, "--steps", 0)
+    assert result.returncode == 2
+    assert "there has to be a state and a step at least" in result.stderr
