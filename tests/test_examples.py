@@ -276,7 +276,7 @@ def test_recurrence_forecasts_better_than_no_change(tmp_path):
     assert errors["no change"] == (1.763, 1.354)
     assert errors["the model"][0] < 1.763
     assert errors["the model"][1] < 1.354
-    assert lines[-1] == "check: losses, slopes and forecasts of all three agree"
+    assert lines[-1] == "check: losses, slopes and forecasts agree"
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -298,7 +298,16 @@ def test_recurrence_fails_where_jscan_does(recurrence, monkeypatch, capsys, wron
     assert set(re.findall(r"^wrong: (\w+) of j", output.err, re.M)) == noticed
 
 
-def test_recurrence_needs_a_step():
-    result = run(RECURRENCE, "--steps", 0)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--steps", 0], "there has to be a state and a step at least"),
+        (["--plot", "not/there.png"], "cannot write not/there.png: there is no such folder"),
+    ],
+    ids=["no step", "no folder"],
+)
+def test_recurrence_says_what_is_wrong_before_it_trains(arguments, message):
+    result = run(RECURRENCE, *arguments)
     assert result.returncode == 2
-    assert "there has to be a state and a step at least" in result.stderr
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
