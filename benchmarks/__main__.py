@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks core | segments | latency | compile``."""
+"""The command line: ``python -m benchmarks core | segments | derivatives | latency | compile``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks import core, machine, measure, overhead, report, segments
+from benchmarks import core, derivatives, machine, measure, overhead, report, segments
 from benchmarks.core import Case
 from benchmarks.measure import Outcome, Stopwatch
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
 COPY_WORDS = 2**28
-SUITES: dict[str, Callable[[int], list[Case]]] = {"core": core.cases, "segments": segments.cases}
+SUITES: dict[str, Callable[[int], list[Case]]] = {
+    "core": core.cases,
+    "segments": segments.cases,
+    "derivatives": derivatives.cases,
+}
 """The suites that are lists of cases, by how far their sizes are shrunk."""
 
 
@@ -27,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = dry_run(options)
     elif options.suite in SUITES and machine.has_gpu():
         status = run(options)
-    elif options.suite == "segments":
+    elif options.suite in SUITES and options.suite != "core":
         report.say("No CUDA GPU here: --dry-run lowers the cases and checks their answers.")
         status = 2
     else:
@@ -126,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, what in (
         ("core", "the cases of the core on one GPU; the CPU comparison where there is none"),
         ("segments", "reductions, conversions, pack and split on one GPU"),
+        ("derivatives", "recurrences and gradients of scans on one GPU"),
         ("latency", "the time of a call, beside lax.associative_scan"),
         ("compile", "the time to compile and the size of the program"),
     ):

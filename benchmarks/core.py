@@ -337,7 +337,7 @@ def _leaves(shrink: int) -> list[Case]:
     return [
         Case(
             f"affine, one of two results, float32, {size}",
-            Inputs(inputs.reflections(n)),
+            Inputs(inputs.reflections((n,))),
             operations.recurrence,
             answers.recurrence,
             *(12 * n, 0.92, 0.79),

@@ -80,12 +80,88 @@ def flagged(shape: Shape, heads_shape: Shape, heads_dtype: Any) -> Build:
 
 
 @functools.cache
-def reflections(n: int) -> Build:
+def reflections(shape: Shape, slopes_shape: Shape | None = None) -> Build:
     """Slopes -1 and 1, offsets -1, 0 and 1: a recurrence whose values are whole numbers."""
 
     def build() -> tuple[jax.Array, jax.Array]:
-        slopes = 2 * _draw(6, (n,), 2) - 1
-        return slopes.astype(jnp.float32), (_draw(0, (n,), 3) - 1).astype(jnp.float32)
+        (slopes,) = factors(slopes_shape or shape)()
+        return slopes, (_draw(0, shape, 3) - 1).astype(jnp.float32)
+
+    return build
+
+
+@functools.cache
+def factors(shape: Shape) -> Build:
+    """-1 and 1, whose products neither grow nor vanish however many there are."""
+    return lambda: ((2 * _draw(6, shape, 2) - 1).astype(jnp.float32),)
+
+
+@functools.cache
+def cotangents(shape: Shape) -> Build:
+    """-1, 0 and 1, drawn apart from every other operand."""
+    return lambda: ((_draw(15, shape, 3) - 1).astype(jnp.float32),)
+
+
+@functools.cache
+def flagged_factors(n: int) -> Build:
+    """-1 and 1, heads of the density that is the builder's argument, and cotangents."""
+
+    def build(density: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        heads = jax.random.uniform(jax.random.key(5), (n,)) < density
+        ((x,), (cotangent,)) = factors((n,))(), cotangents((n,))()
+        return x, heads.astype(jnp.uint8), cotangent
+
+    return build
+
+
+@functools.cache
+def turns(n: int) -> Build:
+    """Coefficients 1, i, -1 and -i; rare terms and cotangents of parts -1, 0 and 1.
+
+    One in 64 is not 0, so that a product of two walks has parts below 2^24 at every length here.
+    """
+
+    def build() -> tuple[jax.Array, jax.Array, jax.Array]:
+        k = _draw(16, (n,), 4)
+        coefficients = lax.complex(*(_less(k == i, k == i + 2) for i in (0, 1)))
+        return coefficients, _rare(17, n), _rare(20, n)
+
+    return build
+
+
+def _less(a: jax.Array, b: jax.Array) -> jax.Array:
+    return a.astype(jnp.float32) - b.astype(jnp.float32)
+
+
+def _rare(seed: int, n: int) -> jax.Array:
+    there = _draw(seed, (n,), 64) == 0
+    parts = (jnp.where(there, _draw(seed + i, (n,), 3) - 1, 0) for i in (1, 2))
+    return lax.complex(*(x.astype(jnp.float32) for x in parts))
+
+
+@functools.cache
+def climbing(n: int) -> Build:
+    """Whole numbers below n, no two alike, whose maximum changes in every 256 of them."""
+
+    def build() -> tuple[jax.Array]:
+        place = jnp.arange(n, dtype=jnp.int32)
+        shuffled = (place * 167) & 255  # 167 is odd: a permutation of 256 numbers
+        return ((place - (place & 255) + shuffled).astype(jnp.float32),)
+
+    return build
+
+
+LOG_RANGE = 512.0  # nats; exponentials of it are float64 numbers
+
+
+@functools.cache
+def slopes_of_logs(n: int) -> Build:
+    """Normal deviates on a ramp of `LOG_RANGE` from end to end, and cotangents of -1 and 1."""
+
+    def build() -> tuple[jax.Array, jax.Array]:
+        ramp = jnp.arange(n, dtype=jnp.float32) * (LOG_RANGE / n)
+        noise = jax.random.normal(jax.random.key(3), (n,), jnp.float32)
+        return ramp + noise, (2 * _draw(15, (n,), 2) - 1).astype(jnp.float32)
 
     return build
 

@@ -142,13 +142,19 @@ class Times:
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of one case. ``times`` is None where it was not timed."""
+    """What became of one case. ``times`` is None where it was not timed.
+
+    ``temporaries`` are the bytes that its program, and those of its peers by their names, allocate
+    beside operands and results, as multiples of the largest operand.
+    """
 
     case: Case
     error: float | None = None
     times: Times | None = None
     failure: str | None = None
     peers: dict[str, Times | str] = dataclasses.field(default_factory=dict)
+    temporaries: float | None = None
+    peer_temporaries: dict[str, float | None] = dataclasses.field(default_factory=dict)
 
     @property
     def is_right(self) -> bool:
@@ -284,10 +290,23 @@ def _timed(
     with jax.enable_x64(programs.run.x64):
         run = _found(executables, programs.run)
         outcome.times = stopwatch.time(run, operands, rounds, few * iterations)
+        outcome.temporaries = _temporaries(run, operands)
         for name, program in programs.peers.items():
+            outcome.peer_temporaries[name] = _temporaries(executables[program], operands)
             outcome.peers[name] = _timed_peer(
                 executables[program], operands, stopwatch, few * iterations // 2 or 1
             )
+
+
+def _temporaries(
+    compiled: jax.stages.Compiled | Exception, operands: Sequence[jax.Array]
+) -> float | None:
+    """The program's own memory in multiples of the largest operand; None where nobody says."""
+    analysis = None if isinstance(compiled, Exception) else compiled.memory_analysis()
+    if analysis is None:
+        return None
+    size: int = analysis.temp_size_in_bytes
+    return size / max(x.nbytes for x in operands)
 
 
 def _timed_peer(

@@ -61,6 +61,48 @@ def recurrence(a: jax.Array, b: jax.Array) -> jax.Array:
     return result
 
 
+def linear_recurrence(a: jax.Array, b: jax.Array) -> jax.Array:
+    """h[t] = a[t] h[t-1] + b[t] along the first axis."""
+    return jscan.linear_recurrence(a, b)
+
+
+@functools.cache
+def linear_recurrence_along(axis: int) -> Operation:
+    """The same along another axis."""
+    return lambda a, b: jscan.linear_recurrence(a, b, axis=axis)
+
+
+def cumprod(x: jax.Array) -> jax.Array:
+    """Cumulative product."""
+    return jscan.cumprod(x)
+
+
+@functools.cache
+def with_gradient(run: Operation) -> Operation:
+    """The result, and from a cotangent, which is the last operand, those of all other operands."""
+
+    def both(*operands: jax.Array) -> tuple[Any, ...]:
+        *primals, cotangent = operands
+        result, back = jax.vjp(run, *primals)
+        return result, *back(cotangent)
+
+    return both
+
+
+def segmented_cumprod_with_gradient(
+    x: jax.Array, heads: jax.Array, cotangent: jax.Array
+) -> tuple[Any, ...]:
+    """Cumulative product that starts anew at every head, and its gradient."""
+    result, back = jax.vjp(lambda factors: jscan.cumprod(factors, segments=heads), x)
+    return result, *back(cotangent)
+
+
+def gradient_of_cumsum(cotangent: jax.Array) -> Any:
+    """What a cotangent of a cumulative sum's result is at its operand."""
+    _, back = jax.vjp(jscan.cumsum, cotangent)
+    return back(cotangent)[0]
+
+
 def join_moments(a: tuple[Any, Any, Any], b: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
     """Welford's operator on (count, mean, sum of squared deviations), for NumPy and JAX."""
     (count_a, mean_a, squares_a), (count_b, mean_b, squares_b) = a, b
@@ -95,6 +137,11 @@ def lax_cumsum(axis: int = 0, reverse: bool = False) -> Operation:
 def lax_cummax(x: jax.Array) -> jax.Array:
     """lax.cummax."""
     return lax.cummax(x)
+
+
+def lax_cumprod(x: jax.Array) -> jax.Array:
+    """lax.cumprod."""
+    return lax.cumprod(x)
 
 
 def lax_cumlogsumexp(x: jax.Array) -> jax.Array:

@@ -71,6 +71,35 @@ def reduction_row(case: dict[str, Any]) -> str:
     return f"| {case['name']} | {case['median_us']:.1f} | {case['share']:.2f} | {peers} |"
 
 
+def derivatives(result: dict[str, Any]) -> str:
+    """The table of recurrences and gradients."""
+    return "\n".join(
+        [
+            f"Recurrences and gradients. {measured_on(result)} GPU time of one call, the share of",
+            "copy speed at the bytes that it has to move, how many times as long others take, and",
+            "what the programs allocate beside operands and results, in multiples of one operand.",
+            "",
+            "| case | µs | share | others | temporaries | of others |",
+            "|---|---|---|---|---|---|",
+            *(
+                f"{reduction_row(case)} {multiple(case)} | {multiples(case['peers'])} |"
+                for case in result["cases"]
+            ),
+        ]
+    )
+
+
+def multiple(entry: dict[str, Any]) -> str:
+    """A program's own memory in multiples of its largest operand."""
+    number = entry.get("temporaries")
+    return "–" if number is None else f"{number:.1f}"
+
+
+def multiples(peers: dict[str, dict[str, Any]]) -> str:
+    """That of the peers that were timed."""
+    return ", ".join(multiple(peer) for peer in peers.values() if "median_us" in peer)
+
+
 def times_as_long(peer: dict[str, Any], case: dict[str, Any]) -> str:
     """A peer's time as a multiple of the case's."""
     if "median_us" not in peer:
@@ -108,6 +137,7 @@ def measured_on(result: dict[str, Any]) -> str:
 TABLES = (
     ("figures", "core-nvidia-h200.json", core),
     ("figures of segments", "segments-nvidia-h200.json", segments),
+    ("figures of derivatives", "derivatives-nvidia-h200.json", derivatives),
 )
 
 

@@ -221,10 +221,8 @@ def as_json(
         }
         if outcome.times is not None and bandwidth is not None:
             entry |= _timed(case, outcome.times, bandwidth)
-        entry["peers"] = {
-            name: {"why_not": peer} if isinstance(peer, str) else _timed(case, peer, bandwidth)
-            for name, peer in outcome.peers.items()
-        }
+            entry["temporaries"] = _rounded(outcome.temporaries)
+        entry["peers"] = {name: _peer_as_json(outcome, name, bandwidth) for name in outcome.peers}
         entries.append(entry)
     copy = None
     if stopwatch is not None:
@@ -242,9 +240,21 @@ def _aim_as_json(
     entry: dict[str, Any] = dataclasses.asdict(aim)
     if outcome.times is not None and bandwidth is not None:
         number = score(aim, outcome, bandwidth, outcomes)
-        entry["score"] = None if number is None else round(number, 4)
+        entry["score"] = _rounded(number)
         entry["meets"] = verdict(aim, number)
     return entry
+
+
+def _peer_as_json(outcome: Outcome, name: str, bandwidth: float | None) -> dict[str, Any]:
+    peer = outcome.peers[name]
+    if isinstance(peer, str):
+        return {"why_not": peer}
+    temporaries = _rounded(outcome.peer_temporaries.get(name))
+    return {**_timed(outcome.case, peer, bandwidth), "temporaries": temporaries}
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 4)
 
 
 def _timed(case: Case, times: Times, bandwidth: float | None) -> dict[str, Any]:
