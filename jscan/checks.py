@@ -14,7 +14,7 @@ from jax import lax
 from jscan.combine import accumulation_dtype
 from jscan.segments import Segments, describe, head_flags
 
-METHODS = ("auto", "xla", "block", "lookback")
+METHODS = ("auto", "xla", "block", "lookback", "reduce_then_scan")
 
 
 def check_method(caller: str, method: Any) -> None:

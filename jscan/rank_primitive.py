@@ -130,9 +130,9 @@ def rank_in_kernels(
     if 0 in marks.shape or params["size"] == 0:
         return rank_in_plain_jax(marks, *unmarked, **params)
     # Pallas takes seconds to import, and only GPU programs need it.
-    from jscan.kernels import launch, ranking
+    from jscan.kernels import ranking, strategies
 
-    if launch.why_not_shape(ranking.shape_of(marks.shape, axis), "auto") is not None:
+    if strategies.why_not_shape(ranking.shape_of(marks.shape, axis), "auto") is not None:
         return rank_in_plain_jax(marks, *unmarked, **params)
     totals = unmarked[0] if unmarked else None
     return [ranking.rank(marks, totals, interpret=interpret, **params)]

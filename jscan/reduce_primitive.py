@@ -198,6 +198,8 @@ def reduce_in_kernels(
         # Lanes share what one search finds; and a program counts offsets in 32 bits.
         kind, descriptor = "ids", segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
     reason = kernels.why_not(leaves, combine=combine, axis=axis, exclusive=False, method=method)
+    if method == "reduce_then_scan":
+        reason = "it is a strategy for scans"
     if reason is None:
         return kernels.reduce(
             leaves,

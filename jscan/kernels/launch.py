@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence, Set
 from typing import Any, Protocol
@@ -14,16 +13,12 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from jscan.kernels import block, fill, lookback, tuning
-from jscan.kernels.logaddexp import is_logaddexp
-from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_identity
-from jscan.kernels.scan import Scan
+from jscan.kernels import fill, tuning
+from jscan.kernels.operator import prepare, real_dtypes
 from jscan.kernels.state import TileState
 from jscan.kernels.tile import Geometry
 from jscan.kernels.view import View, collapse
 
-_MOST = 2**31 - 2**20  # positions are 32-bit, and a tile may reach past the end
-METHODS = ("block", "lookback")
 _SUPPORTED = frozenset(
     [
         *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -32,85 +27,12 @@ _SUPPORTED = frozenset(
 )
 
 
-def why_not(
-    leaves: Sequence[Any], *, combine: Any, axis: int, exclusive: bool, method: str
-) -> str | None:
-    """Why no kernel (of this method) can run this scan; None if one can."""
-    reason = why_not_dtypes(leaves)
-    if reason is not None:
-        return reason
-    try:
-        prepare(combine)
-    except Inexpressible as error:
-        return str(error)
-    if exclusive and combine.identity is None:
-        return "an exclusive scan needs the operator's identity"
-    return why_not_shape(shape_of(leaves, combine, axis, segmented=False), method)
-
-
 def why_not_dtypes(leaves: Sequence[Any]) -> str | None:
     """Why no kernel can read these leaves; None if one can."""
     for leaf in leaves:
         if jnp.dtype(leaf.dtype).name not in _SUPPORTED:
             return f"kernels take no {jnp.dtype(leaf.dtype).name} leaves"
     return None
-
-
-def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
-    """Why no kernel (of this method) can run on operands of this shape; None if one can."""
-    if max(shape.outer, shape.n, shape.inner) >= _MOST:
-        return "kernels take at most 2**31 - 2**20 elements along an axis, before it or behind it"
-    if method == "block" and tuning.block(shape) is None:
-        limit = tuning.table().block_bytes // shape.width
-        return f"rows of {shape.n} elements do not fit one tile (at most {limit} here)"
-    return None
-
-
-def scan(
-    leaves: Sequence[jax.Array],
-    flags: jax.Array | None,
-    *,
-    combine: Any,
-    axis: int,
-    reverse: bool,
-    exclusive: bool,
-    used: Sequence[bool],
-    method: str,
-    interpret: bool = False,
-) -> list[jax.Array]:
-    """Scans ``leaves`` along ``axis``; returns the used ones in the full shape.
-
-    Every operand's dimensions are full or 1. Runs where `why_not` finds nothing to object to.
-    """
-    full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
-    if math.prod(full) == 0 or full[axis] == 1:
-        return _trivial(leaves, combine, exclusive, used, full)
-    parts, real_used = real_parts(leaves, used)
-    operator = prepare(combine)
-    flags = None if flags is None else whole_bytes(flags)
-    operands = [*parts, *([] if flags is None else [flags])]
-    shape = shape_of(leaves, combine, axis, segmented=flags is not None)
-    results = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    widths = {real.itemsize for d in results for real in real_dtypes(d)}
-    cut = Cut(
-        *(operands, full, axis, tile(shape, method)),
-        reverse=reverse,
-        exclusive=exclusive,
-        widths=widths,
-    )
-    one = Scan(
-        geometry=cut.geometry,
-        operator=operator,
-        dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
-        results=tuple(real for d in results for real in real_dtypes(d)),
-        identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
-        used=real_used,
-        linear=flags is None and is_logaddexp(combine),
-        views=cut.views[: len(parts)],
-        flag_view=None if flags is None else cut.views[-1],
-    )
-    outputs = launch(one, cut, interpret)
-    return complex_parts([x.reshape(full) for x in outputs], results, used)
 
 
 class Cut:
@@ -164,14 +86,6 @@ def shape_of_leaves(
     )
 
 
-def tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
-    """The cut for a named method, or for the better one."""
-    rows = None if method == "lookback" else tuning.block(shape)
-    if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
-        return rows
-    return tuning.lookback(shape)
-
-
 def whole_bytes(integers: jax.Array) -> jax.Array:
     """Integers of 2 and 4 bits, which may lie packed in memory, as 8-bit ones."""
     if integers.dtype.name in _SUPPORTED:
@@ -195,17 +109,6 @@ def view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array,
         operand = jnp.broadcast_to(operand, full)
         found = View(_three(full, axis), (1, math.prod(full[:axis])))
     return operand.reshape(-1), found
-
-
-def launch(
-    one: Scan, cut: Cut, interpret: bool, beside: Sequence[jax.Array] = ()
-) -> list[jax.Array]:
-    """Runs the kernel of a scan; operands that are not cut into tiles come ``beside``."""
-    if one.geometry.tiles == 1:
-        body: Callable[..., None] = functools.partial(block.kernel, one)
-        return call(one, cut, beside, body, None, "jscan_block", interpret)
-    body = functools.partial(lookback.kernel, one, cut.tuned.window)
-    return call(one, cut, beside, body, lookback.tile_state(one), "jscan_lookback", interpret)
 
 
 class Results(Protocol):
@@ -275,17 +178,6 @@ def call(
         name=name,
     )(*inputs)
     return list(outputs[: len(kept)])
-
-
-def _trivial(
-    leaves: Sequence[jax.Array], combine: Any, exclusive: bool, used: Sequence[bool], full: Any
-) -> list[jax.Array]:
-    """Axes of length 0 or 1, and empty batches: nothing to launch."""
-    kept = [k for k, u in enumerate(used) if u]
-    dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    if exclusive:
-        return [jnp.full(full, combine.identity[k], dtypes[k]) for k in kept]
-    return [jnp.broadcast_to(leaves[k], full).astype(dtypes[k]) for k in kept]
 
 
 def real_parts(

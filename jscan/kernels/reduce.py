@@ -31,8 +31,8 @@ def reduce(
 ) -> list[jax.Array]:
     """Reduces ``leaves`` along ``axis``, which is ``num_segments`` long in the results.
 
-    Every operand's dimensions are full or 1. Runs where `launch.why_not` finds nothing to object
-    to, on arrays that have elements.
+    Every operand's dimensions are full or 1. Runs where `strategies.why_not` finds nothing to
+    object to, on arrays that have elements.
     """
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
     used = (True,) * len(leaves)

@@ -21,7 +21,7 @@ import numpy as np
 
 from jscan import slopes
 from jscan.jacobian import Matrix, Source
-from jscan.kernels import launch, tuning
+from jscan.kernels import launch, strategies, tuning
 from jscan.kernels.operator import Inexpressible, expressible, prepare
 from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
@@ -121,7 +121,7 @@ def why_no_tangent(
     except Inexpressible as error:
         return str(error)
     reason = launch.why_not_dtypes(operands)
-    return reason or launch.why_not_shape(shape_of(operands, component, axis, False), method)
+    return reason or strategies.why_not_shape(shape_of(operands, component, axis, False), method)
 
 
 def shape_of(
@@ -161,7 +161,7 @@ def tangent(
     shape = shape_of([*known, *linear], component, axis, flags is not None)
     widths = {np.dtype(d).itemsize for d in dtypes}
     cut = launch.Cut(
-        *(operands, full, axis, launch.tile(shape, method)),
+        *(operands, full, axis, strategies.tile(shape, method)),
         reverse=reverse != transposed,
         widths=widths,
     )
@@ -180,5 +180,5 @@ def tangent(
         moved=exclusive,
         transposed=transposed,
     )
-    outputs = launch.launch(one, cut, interpret)
+    outputs = strategies.launch(one, cut, interpret, method=method)
     return [x.reshape(full) for x in outputs]

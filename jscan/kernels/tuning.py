@@ -190,6 +190,28 @@ def strips(shape: Shape) -> Tuning:
     return Tuning(length=length, lanes=1, warps=1, window=32, strip=strip)
 
 
+def parts(shape: Shape) -> Tuning:
+    """The parts of a scan in two passes: their number depends on nothing but the shape."""
+    chosen = _forced.get()
+    if chosen is not None:
+        return dataclasses.replace(
+            chosen, rows=1, strip=min(chosen.strip or chosen.length, chosen.length)
+        )
+    wide = next_power_of_2(max(shape.width, 4)) // 4
+    if shape.inner > 1:
+        lanes = min(32, next_power_of_2(shape.inner))
+        strip, warps = max(16, 1024 // lanes // wide), 1
+    else:
+        lanes, strip, warps = 1, max(512, 2048 // wide), 4
+    columns = shape.outer * -(-shape.inner // lanes)
+    count = max(1, PARTS // columns)
+    strips = -(-shape.n // strip)
+    return Tuning(-(-strips // count) * strip, lanes, warps, window=1, strip=strip)
+
+
+PARTS = 1056
+"""Parts of a scan in two passes: eight on each of 132 multiprocessors."""
+
 PER_GPU = 2112
 """Fewer programs of a reduction than this take shorter tiles: 16 on each of 132 multiprocessors."""
 

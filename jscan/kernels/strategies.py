@@ -1,0 +1,138 @@
+"""From arrays to the kernels of a strategy.
+
+block             rows that fit a tile (`jscan.kernels.block`)
+lookback          one pass over longer ones (`jscan.kernels.lookback`)
+reduce_then_scan  two passes in a fixed order (`jscan.kernels.cascade`)
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jscan.kernels import block, cascade, lookback, tuning
+from jscan.kernels.launch import (
+    Cut,
+    call,
+    complex_parts,
+    real_parts,
+    shape_of,
+    whole_bytes,
+    why_not_dtypes,
+)
+from jscan.kernels.logaddexp import is_logaddexp
+from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_identity
+from jscan.kernels.scan import Scan
+
+_MOST = 2**31 - 2**20  # positions are 32-bit, and a tile may reach past the end
+
+
+def why_not(
+    leaves: Sequence[Any], *, combine: Any, axis: int, exclusive: bool, method: str
+) -> str | None:
+    """Why no kernel (of this method) can run this scan; None if one can."""
+    reason = why_not_dtypes(leaves)
+    if reason is not None:
+        return reason
+    try:
+        prepare(combine)
+    except Inexpressible as error:
+        return str(error)
+    if exclusive and combine.identity is None:
+        return "an exclusive scan needs the operator's identity"
+    return why_not_shape(shape_of(leaves, combine, axis, segmented=False), method)
+
+
+def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
+    """Why no kernel (of this method) can run on operands of this shape; None if one can."""
+    if max(shape.outer, shape.n, shape.inner) >= _MOST:
+        return "kernels take at most 2**31 - 2**20 elements along an axis, before it or behind it"
+    if method == "block" and tuning.block(shape) is None:
+        limit = tuning.table().block_bytes // shape.width
+        return f"rows of {shape.n} elements do not fit one tile (at most {limit} here)"
+    return None
+
+
+def scan(
+    leaves: Sequence[jax.Array],
+    flags: jax.Array | None,
+    *,
+    combine: Any,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    used: Sequence[bool],
+    method: str,
+    interpret: bool = False,
+) -> list[jax.Array]:
+    """Scans ``leaves`` along ``axis``; returns the used ones in the full shape.
+
+    Every operand's dimensions are full or 1. Runs where `why_not` finds nothing to object to.
+    """
+    full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
+    if math.prod(full) == 0 or full[axis] == 1:
+        return _trivial(leaves, combine, exclusive, used, full)
+    parts, real_used = real_parts(leaves, used)
+    operator = prepare(combine)
+    flags = None if flags is None else whole_bytes(flags)
+    operands = [*parts, *([] if flags is None else [flags])]
+    shape = shape_of(leaves, combine, axis, segmented=flags is not None)
+    results = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    widths = {real.itemsize for d in results for real in real_dtypes(d)}
+    cut = Cut(
+        *(operands, full, axis, tile(shape, method)),
+        reverse=reverse,
+        exclusive=exclusive,
+        widths=widths,
+    )
+    one = Scan(
+        geometry=cut.geometry,
+        operator=operator,
+        dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
+        results=tuple(real for d in results for real in real_dtypes(d)),
+        identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
+        used=real_used,
+        linear=flags is None and is_logaddexp(combine),
+        views=cut.views[: len(parts)],
+        flag_view=None if flags is None else cut.views[-1],
+    )
+    outputs = launch(one, cut, interpret, method=method)
+    return complex_parts([x.reshape(full) for x in outputs], results, used)
+
+
+def tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
+    """The cut for a named method, or for the better one."""
+    rows = None if method == "lookback" else tuning.block(shape)
+    if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
+        return rows
+    return tuning.parts(shape) if method == "reduce_then_scan" else tuning.lookback(shape)
+
+
+def launch(
+    one: Scan, cut: Cut, interpret: bool, beside: Sequence[jax.Array] = (), method: str = "auto"
+) -> list[jax.Array]:
+    """Runs the kernels of a scan; operands that are not cut into tiles come ``beside``."""
+    if one.geometry.tiles == 1 and not cut.tuned.strip:
+        body: Callable[..., None] = functools.partial(block.kernel, one)
+        return call(one, cut, beside, body, None, "jscan_block", interpret)
+    if method == "reduce_then_scan":
+        return cascade.reduce_then_scan(one, cut, interpret, beside)
+    body = functools.partial(lookback.kernel, one, cut.tuned.window)
+    return call(one, cut, beside, body, lookback.tile_state(one), "jscan_lookback", interpret)
+
+
+def _trivial(
+    leaves: Sequence[jax.Array], combine: Any, exclusive: bool, used: Sequence[bool], full: Any
+) -> list[jax.Array]:
+    """Axes of length 0 or 1, and empty batches: nothing to launch."""
+    kept = [k for k, u in enumerate(used) if u]
+    dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    if exclusive:
+        return [jnp.full(full, combine.identity[k], dtypes[k]) for k in kept]
+    return [jnp.broadcast_to(leaves[k], full).astype(dtypes[k]) for k in kept]
