@@ -61,6 +61,8 @@ def check_flag(caller: str, name: str, value: Any) -> bool:
     """A Python truth value; a traced one cannot choose the program."""
     if isinstance(value, jax.core.Tracer):
         raise TypeError(f"{caller}: {name} must be a Python bool, not a traced value")
+    if np.ndim(value):
+        raise TypeError(f"{caller}: {name} must be a Python bool; got {value!r}")
     return bool(value)
 
 

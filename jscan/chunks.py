@@ -5,7 +5,8 @@
 
 ``lax.associative_scan`` over a whole axis keeps several arrays of its size, and a recurrence makes
 two of the same size for it; by chunks neither is ever whole. A GPU would launch many kernels a
-chunk, and plain scans run as fast over the whole axis, so this is for derivatives on CPUs.
+chunk, and plain scans run faster over the whole axis, so this is for derivatives on CPUs, and for
+the scans in them that ``lax.associative_scan`` would turn around or shift.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from jscan import fallback
+from jscan import extent, fallback
+from jscan.combine import Combine
 
 ELEMENTS = 2**14
 """Of a chunk, over all dimensions."""
 
-SHORTEST = 256
+SHORTEST = 64
 """Positions of a chunk, however many elements each has."""
 
 Carry = list[jax.Array] | None
@@ -32,10 +35,10 @@ Step = Callable[[Any, int, Carry], tuple[list[jax.Array], list[jax.Array]]]
 
 
 def length_of(full: Sequence[int], axis: int) -> int:
-    """How long a chunk is; the whole axis where that would be only a few of them."""
+    """How long a chunk is: a sixteenth of the axis, or less; the whole axis where that is short."""
     n = full[axis]
-    length = max(ELEMENTS * n // max(math.prod(full), 1), SHORTEST)
-    return n if n < 4 * length else length
+    most = ELEMENTS * n // max(math.prod(full), 1)
+    return min(n, max(SHORTEST, min(most, n // 16)))
 
 
 def run(
@@ -44,7 +47,7 @@ def run(
     """Every chunk's results, written one after another into arrays of shape ``full``."""
     n = full[axis]
     length = length_of(full, axis)
-    if length == n:
+    if length >= n:
         return step(0, n, None)[0]
     count, rest = divmod(n, length)
 
@@ -137,3 +140,58 @@ def _join(first: jax.Array, rest: jax.Array, axis: int, reverse: bool) -> jax.Ar
 def behind(x: jax.Array, size: int, axis: int, *, reverse: bool) -> jax.Array:
     """The last ``size`` elements in scan order."""
     return _slice(x, 0 if reverse else x.shape[axis] - size, size, axis)
+
+
+def ahead(x: jax.Array, size: int, axis: int, *, reverse: bool) -> jax.Array:
+    """The first ``size`` elements in scan order."""
+    return behind(x, size, axis, reverse=not reverse)
+
+
+def scan(
+    leaves: Sequence[jax.Array],
+    flags: jax.Array | None,
+    *,
+    combine: Combine,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    used: Sequence[bool],
+) -> list[jax.Array]:
+    """Scan ``leaves``, full size or 1 in every dimension; those that ``used`` names come back."""
+    operands = [*leaves] if flags is None else [*leaves, flags]
+    full = extent.full_shape(operands)
+    narrow = combine.result_dtypes([x.dtype for x in leaves])
+
+    def fn(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+        return combine(left, right)
+
+    def step(start: Any, size: int, carry: Carry) -> tuple[list[jax.Array], list[jax.Array]]:
+        shape = (*full[:axis], size, *full[axis + 1 :])
+        parts = [
+            jnp.broadcast_to(window(x, start, size, 0, axis), shape).astype(dtype)
+            for x, dtype in zip(leaves, combine.dtypes, strict=True)
+        ]
+        starts = restarts(flags, start, size, axis, reverse=reverse)
+        if carry is None and exclusive:
+            identity: Any = combine.identity
+            carry = [
+                lax.full_like(_slice(x, 0, 1, axis), value)
+                for x, value in zip(parts, identity, strict=True)
+            ]
+        values = scanned(fn, parts, starts, carry, axis=axis, reverse=reverse)
+        last = [behind(x, 1, axis, reverse=reverse) for x in values]
+        if exclusive:
+            values = [ahead(x, size, axis, reverse=reverse) for x in values]
+            if starts is not None:
+                assert combine.identity is not None
+                values = [
+                    jnp.where(starts, np.asarray(value, x.dtype)[()], x)
+                    for x, value in zip(values, combine.identity, strict=True)
+                ]
+        kept = zip(values, narrow, used, strict=True)
+        return [behind(x, size, axis, reverse=reverse).astype(d) for x, d, u in kept if u], last
+
+    if full[axis] == 0:
+        return [jnp.zeros(full, d) for d, u in zip(narrow, used, strict=True) if u]
+    kept = [d for d, u in zip(narrow, used, strict=True) if u]
+    return run(step, full, kept, axis=axis, reverse=reverse)

@@ -131,6 +131,11 @@ class Combine:
             needs.append(frozenset(i % k for i, is_used in enumerate(used) if is_used))
         return tuple(needs)
 
+    @property
+    def is_sum(self) -> bool:
+        """Whether every leaf is added up, so that a scan is linear."""
+        return self.rules is None and all(name == "add" for name in self.monoids)
+
     @functools.cached_property
     def monoids(self) -> tuple[str | None, ...]:
         """For each leaf the one primitive that combines it, as in ``add(x, y)``; None if several.

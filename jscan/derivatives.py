@@ -27,7 +27,7 @@ def scan_jvp(
     used = params["used"]
     wanted = [i for i, is_used in enumerate(used) if is_used]
     explicit = any(extent.is_explicit(jax.typeof(x).sharding) for x in primals)
-    if all(name == "add" for name in combine.monoids):
+    if combine.is_sum:
         values, slope = _sums(primals, moving, wanted, **params)
     else:
         dtypes = combine.result_dtypes([x.dtype for x in primals[:count]])
@@ -75,9 +75,8 @@ def _recurrences(
     # The recurrences read results, of leaves too that nobody asked for.
     needed = {*wanted}.union(*(part.results for part in parts))
     kept = tuple(i in needed for i in range(combine.num_leaves))
-    values = dict(
-        zip(sorted(needed), scan_p.bind(*primals, **{**params, "used": kept}), strict=True)
-    )
+    how = {**params, "used": kept, "compact": params["reverse"] or params["exclusive"]}
+    values = dict(zip(sorted(needed), scan_p.bind(*primals, **how), strict=True))
     solved: Leaves = {}
     for part in parts:
         solved.update(_solve(part, leaves, values, moving, solved, flags, **params))

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
+from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan.combine import Combine
 from jscan.elementwise import equations, evaluate, spread, structure
@@ -204,7 +205,7 @@ def _closed(jaxpr: core.Jaxpr, constants: Sequence[Any], avals: Sequence[Any]) -
 
 
 def _folded(flat: core.ClosedJaxpr, known: dict[Any, Any], *operands: Any) -> list[Any]:
-    """The function on scalars without products by 1 and 0, sums with 0, and what is ``known``."""
+    """The function on scalars without products by 1 and 0, sums with 0, and what is known."""
     values: dict[Any, Any] = dict(zip(flat.jaxpr.invars, operands, strict=True))
     values.update(zip(flat.jaxpr.constvars, map(np.asarray, flat.consts), strict=True))
 
@@ -220,6 +221,10 @@ def _folded(flat: core.ClosedJaxpr, known: dict[Any, Any], *operands: Any) -> li
         [made] = equation.outvars
         numbers = [None if isinstance(x, jax.core.Tracer) else x for x in inputs]
         result = known.get(made, _simpler(name, inputs, numbers))
+        if result is None and all(number is not None for number in numbers):
+            # Worked out now, whatever mesh the program is for.
+            with use_abstract_mesh(AbstractMesh((), ())), jax.ensure_compile_time_eval():
+                result = np.asarray(equation.primitive.bind(*inputs, **equation.params))[()]
         if result is None:
             result = equation.primitive.bind(*inputs, **equation.params)
         values[made] = result

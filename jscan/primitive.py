@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan import extent, fallback
+from jscan import chunks, extent, fallback
 from jscan.combine import Combine
 
 scan_p: Any = core.Primitive("jscan_scan")
@@ -69,6 +69,7 @@ def scan(
         used=(True,) * len(leaves),
         method=method,
         interpret=interpreting(),
+        compact=False,
     )
     return results
 
@@ -146,9 +147,15 @@ def scan_in_plain_jax(
 
 
 def scan_in_kernels(
-    *operands: jax.Array, segmented: bool, method: str, interpret: bool, **params: Any
+    *operands: jax.Array,
+    segmented: bool,
+    method: str,
+    interpret: bool,
+    compact: bool,
+    **params: Any,
 ) -> list[jax.Array]:
     """The scan in a kernel where one can run it."""
+    del compact
     if method == "xla":
         return scan_in_plain_jax(*operands, segmented=segmented, **params)
     # Pallas takes seconds to import, and only GPU programs need it.
@@ -177,6 +184,23 @@ def scan_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.
     """The scan where there is no kernel."""
     check_runs_anywhere(method)
     return scan_in_plain_jax(*operands, **params)
+
+
+def scan_on_cpu(
+    *operands: jax.Array,
+    segmented: bool,
+    method: str,
+    interpret: bool,
+    compact: bool,
+    **params: Any,
+) -> list[jax.Array]:
+    """The scan on a CPU; a ``compact`` one keeps little besides its results, and takes longer."""
+    del interpret
+    check_runs_anywhere(method)
+    if not compact or any(extent.is_explicit(jax.typeof(x).sharding) for x in operands):
+        return scan_in_plain_jax(*operands, segmented=segmented, **params)
+    leaves, flags = _split(operands, segmented)
+    return chunks.scan(leaves, flags, **params)
 
 
 def check_runs_anywhere(method: str) -> None:
@@ -326,6 +350,6 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
 
 scan_p.def_impl(functools.partial(run, scan_p))
 scan_p.def_abstract_eval(scan_abstract_eval)
-register_lowerings(scan_p, scan_in_kernels, scan_anywhere)
+register_lowerings(scan_p, scan_in_kernels, scan_anywhere, on_cpu=scan_on_cpu)
 batching.primitive_batchers[scan_p] = functools.partial(batched, scan_p)
 pe.dce_rules[scan_p] = scan_dce

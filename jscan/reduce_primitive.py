@@ -228,7 +228,7 @@ def reduce_jvp(
 ) -> tuple[list[jax.Array], list[Any]]:
     """A sum's tangent is the sum of tangents; others are differentiated as plain JAX."""
     combine, kind = params["combine"], params["kind"]
-    if not all(name == "add" for name in combine.monoids):
+    if not combine.is_sum:
         return primitive.jvp_of(reduce_in_plain_jax, primals, tangents, **params)
     leaves, _ = _split(primals, kind)
     results = reduce_p.bind(*primals, **params)
