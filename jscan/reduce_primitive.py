@@ -94,9 +94,13 @@ def reduce_in_plain_jax(
     kind: str,
     num_segments: int,
     differentiable: bool = False,
+    by_scan: str | None = None,
     **_: Any,
 ) -> list[jax.Array]:
-    """The reduction in plain JAX: a scatter for the machine's operations, else a scan."""
+    """The reduction in plain JAX: a scatter for the machine's operations, else a scan.
+
+    ``by_scan`` names the method of a scan that runs in any case; its order is the reduction's.
+    """
     leaves, descriptor = _split(operands, kind)
     full = _full_shape(operands, axis, kind)
     narrow = combine.result_dtypes([leaf.dtype for leaf in leaves])
@@ -110,7 +114,11 @@ def reduce_in_plain_jax(
     else:
         numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
         numbers = jnp.moveaxis(numbers, axis, 0)
-        results = _reduce_segments(wide, numbers, combine, num_segments, differentiable)
+        # JAX differentiates scattered sums and extrema. Others are differentiated as scans.
+        scattered = combine.rules is None and set(combine.monoids) <= {"add", "max", "min"}
+        if differentiable and not scattered:
+            by_scan = by_scan or "auto"
+        results = _reduce_segments(wide, numbers, combine, num_segments, by_scan)
     return [
         jnp.moveaxis(x, 0, axis).astype(dtype) for x, dtype in zip(results, narrow, strict=True)
     ]
@@ -136,21 +144,20 @@ def _reduce_segments(
     numbers: jax.Array,
     combine: Combine,
     num_segments: int,
-    differentiable: bool,
+    by_scan: str | None,
 ) -> list[jax.Array]:
     identity = combine.identity
     assert identity is not None
     monoids = combine.monoids
-    scatters = {k: v for k, v in _SCATTERS.items() if k != "mul" or not differentiable}
-    if all(name in scatters for name in monoids):  # JAX does not differentiate a scattered product
+    if by_scan is None and all(name in _SCATTERS for name in monoids):
         return [
-            _scatter(scatters[str(name)], x, numbers, i, num_segments)
+            _scatter(_SCATTERS[str(name)], x, numbers, i, num_segments)
             for name, x, i in zip(monoids, leaves, identity, strict=True)
         ]
     flags = fallback.changes(numbers, axis=0)
     along: dict[str, Any] = {"combine": combine, "axis": 0, "reverse": False, "exclusive": False}
-    if differentiable:  # the scan's own derivative is a recurrence
-        scanned = primitive.scan(leaves, flags, method="auto", **along)
+    if by_scan is not None:
+        scanned = primitive.scan(leaves, flags, method=by_scan, **along)
     else:
         scanned = fallback.scan(leaves, flags, used=(True,) * len(leaves), **along)
     return fallback.last_of_segments(scanned, numbers, identity, axis=0, num_segments=num_segments)
@@ -189,6 +196,8 @@ def reduce_in_kernels(
     full = _full_shape(operands, axis, kind)
     if method == "xla" or 0 in full or num_segments == 0:
         return reduce_in_plain_jax(*operands, kind=kind, **params)
+    if method == "reduce_then_scan":
+        return reduce_in_plain_jax(*operands, kind=kind, by_scan=method, **params)
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
 
@@ -198,8 +207,6 @@ def reduce_in_kernels(
         # Lanes share what one search finds; and a program counts offsets in 32 bits.
         kind, descriptor = "ids", segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
     reason = kernels.why_not(leaves, combine=combine, axis=axis, exclusive=False, method=method)
-    if method == "reduce_then_scan":
-        reason = "it is a strategy for scans"
     if reason is None:
         return kernels.reduce(
             leaves,
