@@ -42,13 +42,22 @@ def length_of(full: Sequence[int], axis: int) -> int:
 
 
 def run(
-    step: Step, full: Sequence[int], dtypes: Sequence[Any], *, axis: int, reverse: bool
+    step: Step,
+    full: Sequence[int],
+    dtypes: Sequence[Any],
+    *,
+    axis: int,
+    reverse: bool,
+    initial: Carry = None,
 ) -> list[jax.Array]:
-    """Every chunk's results, written one after another into arrays of shape ``full``."""
+    """Every chunk's results, written one after another into arrays of shape ``full``.
+
+    Without ``initial``, what comes before the first chunk, that is compiled apart from the others.
+    """
     n = full[axis]
     length = length_of(full, axis)
     if length >= n:
-        return step(0, n, None)[0]
+        return step(0, n, initial)[0]
     count, rest = divmod(n, length)
 
     def begin(i: Any) -> Any:
@@ -65,14 +74,14 @@ def run(
         parts, carry = step(begin(i), length, carry)
         return write(arrays, parts, begin(i)), carry
 
-    parts, carry = step(begin(0), length, None)
     # Every element is written, so that the first value does not matter; but it is to vary over the
     # same mesh axes.
-    arrays = [
-        jnp.full(tuple(full), part.reshape(-1)[0], d) for part, d in zip(parts, dtypes, strict=True)
-    ]
-    state = (write(arrays, parts, begin(0)), carry)
-    arrays, carry = lax.fori_loop(1, count, one, state)
+    parts, carry = ([], initial) if initial is not None else step(begin(0), length, None)
+    some = [(parts or carry or [])[-1].reshape(-1)[0].astype(d) for d in dtypes]
+    arrays = [jnp.broadcast_to(x, tuple(full)) for x in some]
+    if parts:
+        arrays = write(arrays, parts, begin(0))
+    arrays, carry = lax.fori_loop(int(bool(parts)), count, one, (arrays, carry))
     if rest:
         last = 0 if reverse else count * length
         parts, _ = step(last, rest, carry)

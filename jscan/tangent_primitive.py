@@ -99,11 +99,15 @@ class Reader:
         # number of which the operator has a derivative.
         return jnp.where(self.start(), self.at(x, 0), value)
 
+    def edge(self, reverse: bool) -> jax.Array:
+        """The first element of the axis, or the last."""
+        place = (self.n - 1 if reverse else 0) - self.begin
+        place = jnp.clip(place, -1, self.size).astype(jnp.int32)
+        return lax.broadcasted_iota(jnp.int32, self.shape, self.axis) == place
+
     def start(self) -> jax.Array:
         """Where the differentiated scan starts: at the end of the axis, and in each segment."""
-        edge = (self.n - 1 if self.reverse else 0) - self.begin
-        edge = jnp.clip(edge, -1, self.size).astype(jnp.int32)
-        first = lax.broadcasted_iota(jnp.int32, self.shape, self.axis) == edge
+        first = self.edge(self.reverse)
         if self.flags is None:
             return first
         return first | fallback.as_bool(self.at(self.flags, -int(self.reverse)))
@@ -194,6 +198,10 @@ def tangent_in_chunks(
         given = [read.at(x, 0) for x in linear]
         starts = read.start()
         elements = slopes.elements(component, read, given, starts, transposed=transposed)
+        # Nothing comes before the first element, where a slope is any number.
+        first = read.edge(against)
+        square = len(elements) - component.size
+        elements[:square] = [jnp.where(first, jnp.zeros_like(x), x) for x in elements[:square]]
         restarts = chunks.restarts(flags, start, size, axis, reverse=against)
         if restarts is not None:
             restarts = jnp.broadcast_to(restarts, elements[0].shape)
@@ -203,7 +211,11 @@ def tangent_in_chunks(
         results = slopes.results(component, read, states, starts, transposed=transposed)
         return [x.astype(d) for x, d in zip(results, dtypes, strict=True)], last
 
-    return chunks.run(step, full, dtypes, axis=axis, reverse=against)
+    row = (*full[:axis], 1, *full[axis + 1 :])
+    like = jnp.broadcast_to(lax.slice_in_dim(linear[0], 0, 1, axis=axis), row)
+    zero = jnp.zeros_like(like, component.dtype)
+    initial = [zero] * combine.num_leaves
+    return chunks.run(step, full, dtypes, axis=axis, reverse=against, initial=initial)
 
 
 def tangent_in_kernels(

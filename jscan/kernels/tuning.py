@@ -198,19 +198,20 @@ def parts(shape: Shape) -> Tuning:
             chosen, rows=1, strip=min(chosen.strip or chosen.length, chosen.length)
         )
     wide = next_power_of_2(max(shape.width, 4)) // 4
+    warps, count = (4, PARTS // 2) if shape.segmented else (1, PARTS)
     if shape.inner > 1:
-        lanes = min(32, next_power_of_2(shape.inner))
-        strip, warps = max(16, 1024 // lanes // wide), 1
+        lanes, warps = min(32, next_power_of_2(shape.inner)), 1
+        strip = max(16, 1024 // lanes // wide)
     else:
-        lanes, strip, warps = 1, max(512, 2048 // wide), 4
+        lanes, strip = 1, 1024
     columns = shape.outer * -(-shape.inner // lanes)
-    count = max(1, PARTS // columns)
     strips = -(-shape.n // strip)
-    return Tuning(-(-strips // count) * strip, lanes, warps, window=1, strip=strip)
+    return Tuning(-(-strips // max(1, count // columns)) * strip, lanes, warps, 1, strip=strip)
 
 
-PARTS = 1056
-"""Parts of a scan in two passes: eight on each of 132 multiprocessors."""
+PARTS = 2112
+"""Parts of a scan in two passes: sixteen on each of 132 multiprocessors, half of them where it is
+segmented (H200, 2026-11-22: benchmarks/NOTES.md)."""
 
 PER_GPU = 2112
 """Fewer programs of a reduction than this take shorter tiles: 16 on each of 132 multiprocessors."""
