@@ -181,22 +181,14 @@ def scan(
             for x, dtype in zip(leaves, combine.dtypes, strict=True)
         ]
         starts = restarts(flags, start, size, axis, reverse=reverse)
-        if carry is None and exclusive:
-            identity: Any = combine.identity
-            carry = [
-                lax.full_like(_slice(x, 0, 1, axis), value)
-                for x, value in zip(parts, identity, strict=True)
-            ]
         values = scanned(fn, parts, starts, carry, axis=axis, reverse=reverse)
         last = [behind(x, 1, axis, reverse=reverse) for x in values]
         if exclusive:
-            values = [ahead(x, size, axis, reverse=reverse) for x in values]
-            if starts is not None:
-                assert combine.identity is not None
-                values = [
-                    jnp.where(starts, np.asarray(value, x.dtype)[()], x)
-                    for x, value in zip(values, combine.identity, strict=True)
-                ]
+            identity: Any = combine.identity
+            values = [
+                _exclusive(x, value, starts, size, axis, reverse=reverse)
+                for x, value in zip(values, identity, strict=True)
+            ]
         kept = zip(values, narrow, used, strict=True)
         return [behind(x, size, axis, reverse=reverse).astype(d) for x, d, u in kept if u], last
 
@@ -204,3 +196,15 @@ def scan(
         return [jnp.zeros(full, d) for d, u in zip(narrow, used, strict=True) if u]
     kept = [d for d, u in zip(narrow, used, strict=True) if u]
     return run(step, full, kept, axis=axis, reverse=reverse)
+
+
+def _exclusive(
+    x: jax.Array, identity: Any, starts: jax.Array | None, size: int, axis: int, *, reverse: bool
+) -> jax.Array:
+    """A chunk's results a place on: behind what came before it, or at first the identity."""
+    value = np.asarray(identity, x.dtype)[()]
+    if x.shape[axis] == size:
+        first = lax.full_like(_slice(x, 0, 1, axis), value)
+        x = _join(first, x, axis, reverse)
+    x = ahead(x, size, axis, reverse=reverse)
+    return x if starts is None else jnp.where(starts, value, x)

@@ -26,7 +26,9 @@ def scan_jvp(
     moving = {i: t for i, t in enumerate(tangents[:count]) if primitive.is_moving(t)}
     used = params["used"]
     wanted = [i for i, is_used in enumerate(used) if is_used]
-    explicit = any(extent.is_explicit(jax.typeof(x).sharding) for x in primals)
+    # Recurrences count positions in 32 bits, and know nothing of meshes.
+    plain = any(extent.is_explicit(jax.typeof(x).sharding) for x in primals)
+    plain = plain or primals[0].shape[params["axis"]] >= 2**31
     if combine.is_sum:
         values, slope = _sums(primals, moving, wanted, **params)
     else:
@@ -34,7 +36,7 @@ def scan_jvp(
         pairs = enumerate(zip(dtypes, combine.dtypes, strict=True))
         # Exclusive results are another element's, and narrow ones are rounded.
         exact = [i for i, (d, wide) in pairs if d == wide and not params["exclusive"]]
-        parts = None if explicit else components(combine, wanted, list(moving), exact)
+        parts = None if plain else components(combine, wanted, list(moving), exact)
         if parts is None:
             return primitive.jvp_of(primitive.scan_in_plain_jax, primals, tangents, **params)
         values, slope = _recurrences(primals, moving, wanted, parts, **params)
@@ -106,7 +108,9 @@ def _solve(
     widths = tuple(dtypes[i] for i in part.states)
     how = {name: params[name] for name in ("axis", "reverse", "exclusive")}
     described = [] if flags is None else [flags]
-    if slopes.is_recurrent(part):
+    if 0 in like.shape:
+        results = [jnp.zeros(like.shape, d) for d in widths]
+    elif slopes.is_recurrent(part):
         [first, *rest] = at_full_size(coming, [like], [*known, *described])
         results = tangent(
             known,

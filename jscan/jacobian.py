@@ -179,23 +179,25 @@ class Jacobian:
         return Matrix(tuple(places), clean_jaxpr, tuple(kept), rules, anew)
 
     def is_holomorphic(self) -> bool:
-        """Whether the derivative is complex-linear: no tangent is conjugated or split."""
+        """Whether the derivative is complex-linear: no tangent is conjugated, split or hidden."""
+        if self.only_reverse:
+            return False
         traced = jax.make_jaxpr(
             lambda primals, tangents: jax.jvp(self.outputs, primals, tangents)[1]
         )(self.avals, self.avals)
         flat = _closed(traced.jaxpr, traced.consts, [v.aval for v in traced.jaxpr.invars])
-        half = len(self.avals)
-        tainted = set(flat.jaxpr.invars[half:])
+        tainted = set(flat.jaxpr.invars[len(self.avals) :])
         for equation in flat.jaxpr.eqns:
             touched = [v for v in equation.invars if not isinstance(v, core.Literal)]
             if tainted.intersection(touched):
-                if equation.primitive.name in _NOT_COMPLEX_LINEAR:
+                if equation.primitive.name not in _LINEAR:
                     return False
                 tainted.update(equation.outvars)
         return True
 
 
-_NOT_COMPLEX_LINEAR = frozenset({"real", "imag", "conj", "abs", "complex", "convert_element_type"})
+_LINEAR = frozenset({"add", "add_any", "sub", "neg", "mul", "div", "select_n", "copy", "copy_p"})
+"""What may happen to a tangent that stays complex-linear."""
 
 
 def _closed(jaxpr: core.Jaxpr, constants: Sequence[Any], avals: Sequence[Any]) -> core.ClosedJaxpr:

@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from jscan import checks, dispatch, operators, primitive
+from jscan.combine import accumulation_dtype
 
 
 def linear_recurrence(
@@ -80,13 +81,17 @@ def linear_recurrence(
     for name, x in zip(("a", "b", "h0"), given, strict=False):
         if x.dtype == jnp.bool_ or not operators.affine.takes(x.dtype):
             raise TypeError(f"{caller}: {name} has dtype {x.dtype}, which is not numeric")
-    dtype = jnp.result_type(*(x.dtype for x in given))
+    try:
+        dtype = jnp.result_type(*given)
+    except jax.dtypes.TypePromotionError as error:
+        kinds = ", ".join(str(x.dtype) for x in given)
+        raise ValueError(f"{caller}: a, b and h0 do not promote to one dtype: {kinds}") from error
     slope, offset, *start = [x.astype(dtype) for x in given]
     slope = lax.expand_dims(slope, range(slope.ndim, len(shape)))
     slope, offset = (_along(x, shape, axis) for x in (slope, offset))
     if offset.shape != shape:
         offset = jnp.broadcast_to(offset, shape)
-    if start and shape[axis]:
+    if start:
         offset = _started(caller, slope, offset, start[0], axis, reverse)
     flags = checks.flags_for(caller, segments, [offset], axis, elementwise=True)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
@@ -140,7 +145,11 @@ def _started(
             f"each dimension in full or 1; got {h0.shape}"
         ) from None
     n = b.shape[axis]
+    if n == 0:
+        return b
+    wide = accumulation_dtype(b.dtype)
+    a, h0 = a.astype(wide), h0.astype(wide)
     place = n - 1 if reverse else 0
     first = lax.slice_in_dim(a, place, place + 1, axis=axis) * lax.expand_dims(h0, (axis,))
     ends = [(place, n - 1 - place, 0) if d == axis else (0, 0, 0) for d in range(b.ndim)]
-    return b + lax.pad(first, np.zeros((), b.dtype)[()], ends)
+    return (b.astype(wide) + lax.pad(first, np.zeros((), wide)[()], ends)).astype(b.dtype)

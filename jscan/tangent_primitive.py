@@ -230,14 +230,18 @@ def tangent_in_kernels(
         full = extent.full_shape(operands)
         if extent.full_shape([*known, *linear]) != full:
             linear[0] = jnp.broadcast_to(linear[0], full)
-        reason = kernels.why_no_tangent(
-            [*known, *linear], component=params["component"], axis=params["axis"], method=method
-        )
-        if reason is None:
-            return kernels.tangent(
-                known, linear, flags, method=method, interpret=interpret, **params
+        operands_read = [*known, *linear]
+        # Rows that fit a tile may not do so with the leaves of their derivative.
+        for way in (method, "auto"):
+            reason = kernels.why_no_tangent(
+                operands_read, component=params["component"], axis=params["axis"], method=way
             )
-    return tangent_in_plain_jax(*operands, method=method, **params)
+            if reason is None:
+                return kernels.tangent(
+                    known, linear, flags, method=way, interpret=interpret, **params
+                )
+    way = "auto" if method == "block" else method
+    return tangent_in_plain_jax(*operands, method=way, **params)
 
 
 def tangent_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:

@@ -58,7 +58,7 @@ def reduce_then_scan(
     scan: Scan, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array]
 ) -> list[jax.Array]:
     """Runs the three kernels; parts are the tiles of ``scan``'s geometry."""
-    strip = cut.tuned.strip
+    strip = min(cut.tuned.strip, scan.geometry.length)
     leaves = tuple(np.dtype(a.dtype) for a in scan.leaf_operator.out_avals)
     totals = Totals(scan.geometry, leaves)
     walk = functools.partial(_totals, scan, strip)
