@@ -44,7 +44,8 @@ def associative_scan(
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
         leaves or ``(length of axis,)``: the scan starts anew at each head. For an operator on
         whole arrays flags may also cover the leading dimensions of every leaf.
-      method: ``"auto"``; the name of a GPU strategy, which raises where it cannot run; or
+      method: ``"auto"``; the name of a GPU strategy, which raises where it cannot run (``"block"``,
+        ``"lookback"``, or ``"reduce_then_scan"``, which gives the same bits in every run); or
         ``"xla"``, plain JAX.
 
     Returns:

@@ -115,7 +115,7 @@ def test_rules_of_a_function_that_adds():
 
     fn.defjvp(lambda x, t: (fn(*x), 0.5 * t[0] + 2 * t[1]))
     slopes = jax.jacfwd(lambda x: jscan.associative_scan(fn, x))(np.arange(1.0, 5.0))
-    expected = [[1, 0, 0, 0], [0.5, 2, 0, 0], [0.25, 1, 2, 0], [0.125, 0.5, 1, 2]]
+    expected = np.array([[1, 0, 0, 0], [0.5, 2, 0, 0], [0.25, 1, 2, 0], [0.125, 0.5, 1, 2]])
     np.testing.assert_allclose(slopes, expected)
 
 

@@ -149,9 +149,9 @@ def test_flags_of_every_row(axis, reverse, engine):
 
 
 @pytest.mark.sweep
-@every_rule
-def test_bfloat16(rule, engine):
-    check(rule, (20,), (True, False, True), engine.method, dtype="bfloat16")
+@pytest.mark.parametrize("name", COUPLED)
+def test_bfloat16(name, engine):
+    check(slopes.BY_NAME[name], (20,), (True, False, True), engine.method, dtype="bfloat16")
 
 
 @pytest.mark.grid
