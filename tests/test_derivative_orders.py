@@ -84,7 +84,7 @@ def in_every_form(rule, forms=FORMS):
 ORDINARY = [rule.name for rule in slopes.RULES if not rule.name.startswith("custom")]
 
 
-@pytest.mark.sweep
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ORDINARY)
 def test_two_orders_in_every_form(name):
     rule = slopes.BY_NAME[name]
@@ -94,7 +94,13 @@ def test_two_orders_in_every_form(name):
     check_grads(scans, leaves_of(rule, N), order=2, modes=BOTH, rtol=2e-5)
 
 
-@pytest.mark.sweep
+@pytest.mark.parametrize("name", ["cumlogsumexp", "affine"])
+def test_two_orders(name):
+    scan = scan_of(slopes.BY_NAME[name], FULL)
+    check_grads(jax.jit(scan), leaves_of(slopes.BY_NAME[name], N), 2, modes=BOTH, rtol=2e-5)
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize(("fn", "modes"), [(product, BOTH), (other_product, ("rev",))])
 def test_two_orders_of_operators_with_rules(fn, modes):
     rule = slopes.BY_NAME["cumprod"]
@@ -104,7 +110,7 @@ def test_two_orders_of_operators_with_rules(fn, modes):
     check_grads(scans, leaves_of(own, N), order=1, modes=BOTH, rtol=2e-5)
 
 
-@pytest.mark.sweep
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["affine", "cumlogsumexp"])
 def test_three_orders_against_differences(name):
     rule = slopes.BY_NAME[name]
@@ -125,7 +131,7 @@ def loss_of(rule, form):
     return loss
 
 
-@pytest.mark.sweep
+@pytest.mark.thorough
 @every_kind
 def test_vmap_of_grad_is_the_gradient_of_each_row(rule):
     xs = leaves_of(rule, 3, N)
@@ -137,7 +143,7 @@ def test_vmap_of_grad_is_the_gradient_of_each_row(rule):
             np.testing.assert_allclose(rows[i], row, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.sweep
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["cumprod", "affine"])
 def test_two_orders_of_a_batch(name):
     rule = slopes.BY_NAME[name]
@@ -151,7 +157,7 @@ def assert_close(a, b, rtol=1e-12):
         np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol * np.max(np.abs(y), initial=1e-300))
 
 
-@pytest.mark.sweep
+@pytest.mark.thorough
 @every_rule
 def test_forward_and_reverse_jacobians_agree(rule):
     xs = leaves_of(rule, N)
@@ -159,7 +165,7 @@ def test_forward_and_reverse_jacobians_agree(rule):
     assert_close(jax.jit(jax.jacfwd(scan, every))(*xs), jax.jit(jax.jacrev(scan, every))(*xs))
 
 
-@pytest.mark.sweep
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["cumlogsumexp", "affine", "rotation"])
 def test_the_hessian_is_symmetric_whichever_way_it_is_made(name):
     rule = slopes.BY_NAME[name]
@@ -223,7 +229,7 @@ SMOOTH = {
 }
 
 
-@pytest.mark.sweep
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "reverse"), [(k, i % 2 == 0) for i, k in enumerate(SMOOTH)])
 def test_smooth_operators_have_the_derivatives_of_lax(name, reverse):
     like_lax(slopes.BY_NAME[name], SMOOTH[name], 1000, reverse)
@@ -234,7 +240,7 @@ def near_one(rng, shape):
     return [1 + rng.normal(size=shape) * 1e-3]
 
 
-@pytest.mark.sweep
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "reverse"), [("cumprod", True), ("cumlogsumexp", False), ("affine", True)]
 )
@@ -293,7 +299,7 @@ EXTREMES = {
     "an infinity at the end": [1.0, 2.0, 3.0, np.inf],
     "a negative infinity": [1.0, -np.inf, 2.0, 3.0],
     "a negative infinity at the start": [-np.inf, 1.0, 2.0, 3.0],
-    "nothing but negative infinities": [-np.inf, -np.inf, -np.inf, -np.inf],
+    "negative infinities apart": [-np.inf, 1.0, -np.inf, 2.0],
     "negative infinities at the start": [-np.inf, -np.inf, 1.0, 2.0],
     "two infinities": [1.0, np.inf, 2.0, np.inf],
     "a NaN": [1.0, np.nan, 2.0, 3.0],
