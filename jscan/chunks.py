@@ -192,7 +192,7 @@ def scan(
         kept = zip(values, narrow, used, strict=True)
         return [behind(x, size, axis, reverse=reverse).astype(d) for x, d, u in kept if u], last
 
-    if full[axis] == 0:
+    if 0 in full:
         return [jnp.zeros(full, d) for d, u in zip(narrow, used, strict=True) if u]
     kept = [d for d, u in zip(narrow, used, strict=True) if u]
     return run(step, full, kept, axis=axis, reverse=reverse)

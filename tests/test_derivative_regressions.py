@@ -62,6 +62,11 @@ def test_leaves_that_do_not_recur_of_an_empty_axis():
     assert [g.shape for g in jax.grad(loss, (0, 1))(x, x)] == [(0,), (0,)]
 
 
+def test_a_batch_of_no_rows_that_are_long():
+    x = np.ones((100, 0))
+    assert jax.grad(lambda x: jscan.cumprod(x, reverse=True).sum())(x).shape == x.shape
+
+
 def test_rows_that_fit_a_tile_only_without_their_derivative():
     """The derivative's leaves are twice as wide; `block` was refused for them."""
     x = jnp.ones(8192, jnp.float32)
