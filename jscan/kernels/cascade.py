@@ -156,6 +156,9 @@ def _scan(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
     view = View((g.outer, g.tiles, g.inner), (1, g.outer))
     earlier = walk.tile.index - np.int32(1)
     before = [walk.tile.load_one(ref, view, earlier) for ref in walk.others[:count]]
+    # Booleans are read as the bytes that they are.
+    kinds = [a.dtype for a in operator.out_avals]
+    before = [x != 0 if d == jnp.bool_ else x for x, d in zip(before, kinds, strict=True)]
     outputs = walk.others[count:]
 
     def step(strip: Tile, carry: Sequence[jax.Array], number: jax.Array) -> list[jax.Array]:
