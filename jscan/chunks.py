@@ -6,7 +6,7 @@
 ``lax.associative_scan`` over a whole axis keeps several arrays of its size, and a recurrence makes
 two of the same size for it; by chunks neither is ever whole. A GPU would launch many kernels a
 chunk, and plain scans run faster over the whole axis, so this is for derivatives on CPUs, and for
-the scans in them that ``lax.associative_scan`` would turn around or shift.
+the scans in them that ``lax.associative_scan`` would turn around, shift, or carry flags with.
 """
 
 from __future__ import annotations

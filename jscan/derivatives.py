@@ -77,7 +77,8 @@ def _recurrences(
     # The recurrences read results, of leaves too that nobody asked for.
     needed = {*wanted}.union(*(part.results for part in parts))
     kept = tuple(i in needed for i in range(combine.num_leaves))
-    how = {**params, "used": kept, "compact": params["reverse"] or params["exclusive"]}
+    compact = params["reverse"] or params["exclusive"] or params["segmented"]
+    how = {**params, "used": kept, "compact": compact}
     values = dict(zip(sorted(needed), scan_p.bind(*primals, **how), strict=True))
     solved: Leaves = {}
     for part in parts:

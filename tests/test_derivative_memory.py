@@ -28,6 +28,10 @@ FORMS: dict[str, dict[str, Any]] = {
     "along a middle axis": {"axis": 1},
     "segmented along a middle axis": {"axis": 1, "segmented": True},
 }
+EXCLUSIVE = {
+    "exclusive": {"exclusive": True},
+    "exclusive reverse segmented": {"exclusive": True, "reverse": True, "segmented": True},
+}
 every_form = pytest.mark.parametrize("form", FORMS)
 every_size = pytest.mark.parametrize("size", SIZES)
 every_cumulative = pytest.mark.parametrize("cumulative", CUMULATIVES, ids=lambda c: c.name)
@@ -35,12 +39,17 @@ every_cumulative = pytest.mark.parametrize("cumulative", CUMULATIVES, ids=lambda
 
 def shape_of(size, form):
     """A row of so many elements, or as many in three dimensions."""
-    return (8, size // 64, 8) if "axis" in FORMS[form] else (size,)
+    return (8, size // 64, 8) if "axis" in options_of(form) else (size,)
+
+
+def options_of(form):
+    """The arguments of the scan."""
+    return dict((FORMS | EXCLUSIVE)[form])
 
 
 def loss_of(scan, form):
     """The sum of weighted results."""
-    options = {**FORMS[form]}
+    options = options_of(form)
     segmented = options.pop("segmented", False)
 
     def loss(x, weights, flags):
@@ -53,7 +62,7 @@ def arguments(size, form):
     """Abstract operands, weights and flags."""
     shape = shape_of(size, form)
     x = jax.ShapeDtypeStruct(shape, jnp.float32)
-    flags = jax.ShapeDtypeStruct((shape[FORMS[form].get("axis", 0)],), jnp.bool_)
+    flags = jax.ShapeDtypeStruct((shape[options_of(form).get("axis", 0)],), jnp.bool_)
     return x, x, flags
 
 
@@ -71,10 +80,17 @@ def check_temporaries(cumulative, form, size):
     assert ratio <= LIMIT
 
 
+@pytest.mark.parametrize("form", ["whole", "reverse segmented", "exclusive"])
+@pytest.mark.parametrize("cumulative", [CUMULATIVES[1], CUMULATIVES[-1]], ids=lambda c: c.name)
+def test_temporaries_of_a_gradient(cumulative, form):
+    check_temporaries(cumulative, form, 2**17)
+
+
+@pytest.mark.thorough
 @every_size
-@every_form
+@pytest.mark.parametrize("form", [*FORMS, *EXCLUSIVE])
 @every_cumulative
-def test_temporaries_of_a_gradient(cumulative, form, size):
+def test_temporaries_of_a_gradient_in_every_form(cumulative, form, size):
     check_temporaries(cumulative, form, size)
 
 
@@ -122,7 +138,7 @@ DERIVATIVES = {
 
 
 @pytest.mark.parametrize("derivative", DERIVATIVES)
-@every_form
+@pytest.mark.parametrize("form", ["whole", "segmented along a middle axis"])
 @every_cumulative
 def test_no_array_holds_the_square_of_the_axis(cumulative, form, derivative):
     size = 2**12
