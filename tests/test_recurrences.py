@@ -154,6 +154,7 @@ def test_every_dtype(dtype, reverse, engine):
     check(a, b, numbers((4,), dtype, 2), flags=flags, reverse=reverse, method=engine.method)
 
 
+@pytest.mark.thorough
 @pytest.mark.sweep
 @directions
 @pytest.mark.parametrize("axis", [0, 1, -1])

@@ -84,6 +84,7 @@ def test_operators_in_one_interpreted_block(name):
         check(slopes.BY_NAME[name], (20,), FULL, "block", dtype="float32")
 
 
+@pytest.mark.thorough
 @pytest.mark.sweep
 @every_rule
 def test_every_operator(rule, engine):
@@ -121,6 +122,7 @@ def test_every_size_of_one_leaf(name, engine, size):
     check(slopes.BY_NAME[name], (size,), PLAIN, engine.method, dtype="float32")
 
 
+@pytest.mark.thorough
 @pytest.mark.sweep
 @two_forms
 @pytest.mark.parametrize("name", ["cumprod", "affine"])
@@ -148,6 +150,7 @@ def test_flags_of_every_row(axis, reverse, engine):
     check(AFFINE, shape, form, engine.method, axis=axis, flags=head_flags(shape, "int32"))
 
 
+@pytest.mark.thorough
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", COUPLED)
 def test_bfloat16(name, engine):
@@ -162,6 +165,7 @@ def test_every_dtype(rule, dtype, engine):
     check(rule, (n,), (True, False, True), engine.method, dtype=dtype)
 
 
+@pytest.mark.thorough
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", ["affine", "welford", "custom_vjp"])
 def test_checkpoint(name, engine):
@@ -303,6 +307,7 @@ def test_vmap_of_leaves(axes, engine):
     check_rows(AFFINE, axes, FULL, engine.method)
 
 
+@pytest.mark.thorough
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", ["cumprod", "rotation", "welford", "custom_vjp"])
 def test_vmap_of_flags_alone(name, engine):
