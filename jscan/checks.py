@@ -14,7 +14,10 @@ from jax import lax
 from jscan.combine import accumulation_dtype
 from jscan.segments import Segments, describe, head_flags
 
-METHODS = ("auto", "xla", "block", "lookback", "reduce_then_scan")
+METHODS = (
+    *("auto", "xla", "block", "lookback", "serial_lookback", "chained"),
+    *("reduce_then_scan", "scan_then_propagate"),
+)
 
 
 def check_method(caller: str, method: Any) -> None:
@@ -58,12 +61,15 @@ def check_count(caller: str, name: str, value: Any) -> int | None:
 
 
 def check_flag(caller: str, name: str, value: Any) -> bool:
-    """A Python truth value; a traced one cannot choose the program."""
+    """True or False, or 0 or 1, of Python, NumPy or JAX; a traced one cannot choose the program."""
     if isinstance(value, jax.core.Tracer):
         raise TypeError(f"{caller}: {name} must be a Python bool, not a traced value")
-    if np.ndim(value):
+    number = value
+    if isinstance(value, (np.generic, np.ndarray, jax.Array)) and value.shape == ():
+        number = value.item()
+    if not (isinstance(number, int) and number in (0, 1)):
         raise TypeError(f"{caller}: {name} must be a Python bool; got {value!r}")
-    return bool(value)
+    return bool(number)
 
 
 def as_array(caller: str, name: str, value: Any) -> jax.Array:

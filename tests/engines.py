@@ -94,6 +94,18 @@ ENGINES = (
         sized=True,
         tile=tuning.Tuning(length=64, lanes=1, warps=1, window=4, strip=16),
     ),
+    *(
+        Engine(
+            f"{name}-interpreted-in-small-tiles",
+            name,
+            (63, 65, 300),
+            interpreted=True,
+            sized=True,
+            # Totals of so short tiles outgrow one, too.
+            tile=tuning.Tuning(length=16, lanes=1, warps=1, window=4),
+        )
+        for name in ("serial_lookback", "chained", "scan_then_propagate")
+    ),
     Engine("block-gpu", "block", SMALL + MIDDLE, breadth=("sweep", "grid"), gpu=True),
     Engine(
         "lookback-gpu",
@@ -110,6 +122,17 @@ ENGINES = (
         LARGE,
         breadth=("sweep",),
         gpu=True,
+    ),
+    *(
+        Engine(
+            f"{name}-gpu",
+            name,
+            SMALL[::6] + MIDDLE[::6] + TILES[::4],
+            LARGE,
+            breadth=("sweep",),
+            gpu=True,
+        )
+        for name in ("serial_lookback", "chained", "scan_then_propagate")
     ),
     Engine("auto-gpu", "auto", SMALL + MIDDLE + TILES, LARGE, gpu=True, automatic=True),
 )

@@ -119,19 +119,14 @@ class Results(Protocol):
         """The cut."""
 
     @property
-    def results(self) -> tuple[np.dtype, ...]:
-        """The dtype of each result."""
-
-    @property
-    def used(self) -> tuple[bool, ...]:
-        """Which results are wanted."""
-
-    @property
-    def result_size(self) -> int:
-        """How many elements each result has."""
+    def written(self) -> list[tuple[int, np.dtype]]:
+        """How many elements each array that it writes has, and of which dtype."""
 
     def fills(self) -> list[Any]:
-        """What each result holds before the kernel runs; nothing where it writes every element."""
+        """What each result holds before the kernel runs; nothing where it writes every element.
+
+        Where only some results are filled, they are the last.
+        """
 
 
 def call(
@@ -142,20 +137,25 @@ def call(
     state: TileState | None,
     name: str,
     interpret: bool,
+    into: Sequence[jax.Array] | None = None,
 ) -> list[jax.Array]:
-    """Runs ``body`` in as many programs as there are tiles, and returns the used results.
+    """Runs ``body`` in as many programs as there are tiles, and returns what it writes.
 
-    ``body`` takes references to the operands, the results and the words of ``state``, if any.
+    ``body`` takes references to the operands, the results and the words of ``state``, if any. The
+    last results are written ``into`` arrays that hold something already, if there are any.
     """
     inputs = [*cut.operands, *beside]
-    kept = [d for d, used in zip(one.results, one.used, strict=True) if used]
+    written = one.written
     # Pallas wants it said, even of arrays that no mesh axis varies over.
     local = jax.typeof(inputs[0]).mat
-    shapes = [jax.ShapeDtypeStruct((one.result_size,), d, manual_axis_type=local) for d in kept]
+    shapes = [jax.ShapeDtypeStruct((n,), d, manual_axis_type=local) for n, d in written]
     count = len(inputs)
-    filled = [
-        fill.filled(one.result_size, value, local, interpret=interpret) for value in one.fills()
-    ]
+    filled = [*(into or ())]
+    if into is None and (values := one.fills()):
+        filled = [
+            fill.filled(size, value, local, interpret=interpret)
+            for (size, _), value in zip(written[-len(values) :], values, strict=True)
+        ]
     if state is not None:
         words = (state.words, 2)
         filled.append(jnp.zeros(words, jnp.int32))
@@ -177,7 +177,7 @@ def call(
         interpret=interpret,
         name=name,
     )(*inputs)
-    return list(outputs[: len(kept)])
+    return list(outputs[: len(written)])
 
 
 def real_parts(

@@ -225,6 +225,15 @@ def _publish(ctx: Any, words: Any, *operands: Any, multipliers: Sequence[int]) -
     return []
 
 
+def _take_ticket(ctx: Any, words: Any, *operands: Any, multipliers: Sequence[int]) -> Any:
+    i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
+    pointer = _Operands(ctx, words, operands, multipliers).address((), cast=64)
+    always = triton._full(ir.IntegerType.get_signless(1), 1)
+    one, relaxed = triton._full(i64, 1), tt.MemSemantic.RELAXED
+    before = triton._atomic_rmw(tt.RMWOp.ADD, pointer, one, mask=always, semantic=relaxed)
+    return triton._ir_cast(before, i32, signed=False)
+
+
 def _peek(ctx: Any, words: Any, *operands: Any, multipliers: Sequence[int]) -> list[Any]:
     parts, shape = _Operands(ctx, words, operands, multipliers), ctx.avals_out[0].shape
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
@@ -248,6 +257,11 @@ def _peek_abstract_eval(words: Any, *operands: Any, multipliers: Sequence[int]) 
     return [jax.core.ShapedArray(shape, jnp.int32)] * 2, {state.ReadEffect(0)}
 
 
+def _take_ticket_abstract_eval(words: Any, *operands: Any, multipliers: Sequence[int]) -> Any:
+    del words, operands, multipliers
+    return jax.core.ShapedArray((), jnp.int32), {state.ReadEffect(0), state.WriteEffect(0)}
+
+
 def _write_abstract_eval(*operands: Any, **params: Any) -> Any:
     del operands, params
     return [], {state.WriteEffect(0)}
@@ -266,6 +280,12 @@ def _discharge_read(meaning: Callable[..., Any], *arguments: Any, **params: Any)
 def _discharge_write(meaning: Callable[..., Any], *arguments: Any, **params: Any) -> Results:
     operands = _operands_of(arguments)
     return (meaning(*operands, **params), *[None] * (len(operands) - 1)), []
+
+
+def _discharge_both(meaning: Callable[..., Any], *arguments: Any, **params: Any) -> Results:
+    operands = _operands_of(arguments)
+    after, result = meaning(*operands, **params)
+    return (after, *[None] * (len(operands) - 1)), result
 
 
 # --- can Triton express this operator? ----------------------------------------------------------
@@ -353,5 +373,9 @@ _reads = functools.partial(functools.partial, _discharge_read)
 _writes = functools.partial(functools.partial, _discharge_write)
 _register_memory(p.load_p, _load_abstract_eval, _reads(p.load_meaning), _load)
 _register_memory(p.peek_p, _peek_abstract_eval, _reads(p.peek_meaning), _peek)
+_both = functools.partial(functools.partial, _discharge_both)
+_register_memory(
+    p.take_ticket_p, _take_ticket_abstract_eval, _both(p.take_ticket_meaning), _take_ticket
+)
 _register_memory(p.store_p, _write_abstract_eval, _writes(p.store_meaning), _store)
 _register_memory(p.publish_p, _write_abstract_eval, _writes(p.publish_meaning), _publish)

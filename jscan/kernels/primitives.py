@@ -3,6 +3,7 @@
     load, store        a tile between memory and registers, at 64-bit offsets where needed
     tile_scan          the warp-composed scan of a register tile: ``tt.scan`` of any operator
     tile_reduce        its reduction, for operators that commute: ``tt.reduce``
+    take_ticket        a number that no other program gets, from an atomic counter
     publish, peek      one tagged 64-bit word of tile state, written relaxed and read volatile
     pause              lets a waiting warp sleep
     quarters           a tile by its elements' place modulo four, without a move
@@ -43,6 +44,7 @@ tile_reduce_p = _primitive("tile_reduce")
 load_p = _primitive("load")
 store_p = _primitive("store", multiple_results=True)
 publish_p = _primitive("publish", multiple_results=True)
+take_ticket_p = _primitive("take_ticket")
 peek_p = _primitive("peek", multiple_results=True)
 pause_p = _primitive("pause")
 quarters_p = _primitive("quarters", multiple_results=True)
@@ -178,6 +180,12 @@ def store(
     store_p.bind(ref, *values, value, *_present(mask), multipliers=multipliers, scattered=scattered)
 
 
+def take_ticket(words: Any, terms: Terms) -> jax.Array:
+    """Adds one to a word (int32), relaxed; returns what it was."""
+    values, multipliers = zip(*terms, strict=True)
+    return take_ticket_p.bind(words, *values, multipliers=multipliers)
+
+
 def publish(
     words: Any, terms: Terms, tag: jax.Array, value: jax.Array, mask: jax.Array | None = None
 ) -> None:
@@ -232,6 +240,14 @@ def store_meaning(
     if mask:
         index = jnp.where(mask[0], index, array.size)
     return array.reshape(-1).at[index].set(value, mode="drop").reshape(array.shape)
+
+
+def take_ticket_meaning(
+    words: jax.Array, *values: jax.Array, multipliers: Sequence[int]
+) -> tuple[jax.Array, jax.Array]:
+    """The words after `take_ticket`, and the ticket."""
+    index = _index(values, multipliers)
+    return words.at[index, 0].add(1), words[index, 0]
 
 
 def publish_meaning(

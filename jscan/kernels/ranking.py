@@ -51,9 +51,9 @@ class Ranking(Scan):
         return False
 
     @property
-    def result_size(self) -> int:
-        """How many elements the result has."""
-        return self.geometry.outer * self.size * self.geometry.inner
+    def written(self) -> list[tuple[int, np.dtype]]:
+        """The one result."""
+        return [(self.geometry.outer * self.size * self.geometry.inner, COUNT)]
 
     def load(self, tile: Tile, inputs: Sequence[Any]) -> list[jax.Array]:
         """The marks as integers."""

@@ -76,9 +76,10 @@ class Reduction:
     keys: Keys
 
     @property
-    def result_size(self) -> int:
-        """How many elements each result has."""
-        return self.geometry.outer * self.keys.num_segments * self.geometry.inner
+    def written(self) -> list[tuple[int, np.dtype]]:
+        """The results that somebody uses: an element for each segment."""
+        size = self.geometry.outer * self.keys.num_segments * self.geometry.inner
+        return [(size, d) for d, used in zip(self.results, self.used, strict=True) if used]
 
     @property
     def state(self) -> TileState:

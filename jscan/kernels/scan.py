@@ -54,9 +54,10 @@ class Scan:
         return flag_value(self.operator) if self.segmented else self.operator
 
     @property
-    def result_size(self) -> int:
-        """How many elements each result has."""
-        return self.geometry.outer * self.geometry.n * self.geometry.inner
+    def written(self) -> list[tuple[int, np.dtype]]:
+        """The results that somebody uses, in the scan's full size."""
+        size = self.geometry.outer * self.geometry.n * self.geometry.inner
+        return [(size, d) for d, used in zip(self.results, self.used, strict=True) if used]
 
     def fills(self) -> list[Any]:
         """What each result holds before the kernel runs; nothing where it writes every element."""

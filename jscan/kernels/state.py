@@ -8,7 +8,8 @@ takes it for EMPTY. A word is valid by itself, so neither writes nor reads need 
 relaxed atomic maxima, so that a word never goes back to a lower tag, reads are volatile. No fence
 is used.
 
-Layout: [row][piece][tile][lane], zeroed (EMPTY) before every launch.
+Layout: [row][piece][tile][lane], zeroed (EMPTY) before every launch; behind them the counter of
+tickets, for programs that take their tile's number from one.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class TileState:
     rows: int
     tiles: int
     lanes: int
+    tickets: int = 0
 
     @property
     def pieces(self) -> tuple[int, ...]:
@@ -65,7 +67,15 @@ class TileState:
     @property
     def words(self) -> int:
         """How many words there are in all."""
+        return self._states + self.tickets
+
+    @property
+    def _states(self) -> int:
         return math.prod((self.rows, sum(self.pieces), self.tiles, self.lanes))
+
+    def take_ticket(self, words: Any) -> jax.Array:
+        """How many programs took one before this one did."""
+        return primitives.take_ticket(words, [(jnp.int32(self._states), 1)])
 
     def _terms(self, tile: Tile, piece: int, index: jax.Array) -> list[tuple[Any, int]]:
         """Addresses of ``piece`` of tiles ``index``: a scalar, or a window as leading dimension."""

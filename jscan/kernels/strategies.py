@@ -1,12 +1,17 @@
 """From arrays to the kernels of a strategy.
 
-block             rows that fit a tile (`jscan.kernels.block`)
-lookback          one pass over longer ones (`jscan.kernels.lookback`)
-reduce_then_scan  two passes in a fixed order (`jscan.kernels.cascade`)
+block                rows that fit a tile
+lookback             one pass over longer ones; as serial_lookback, looking at one tile at a time
+chained              one pass, every tile behind its neighbour
+reduce_then_scan     two passes in a fixed order
+scan_then_propagate  the same, and every element written twice
+
+Each has a module of its name.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -16,7 +21,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan.kernels import block, cascade, lookback, tuning
+from jscan.kernels import (
+    block,
+    chained,
+    lookback,
+    reduce_then_scan,
+    scan_then_propagate,
+    tuning,
+)
 from jscan.kernels.launch import (
     Cut,
     call,
@@ -108,10 +120,17 @@ def scan(
 
 def tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
     """The cut for a named method, or for the better one."""
-    rows = None if method == "lookback" else tuning.block(shape)
+    rows = None if method in _TALKING else tuning.block(shape)
     if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
         return rows
-    return tuning.parts(shape) if method == "reduce_then_scan" else tuning.lookback(shape)
+    if method == "reduce_then_scan":
+        return tuning.parts(shape)
+    tuned = tuning.lookback(shape)
+    return dataclasses.replace(tuned, window=1) if method == "serial_lookback" else tuned
+
+
+_TALKING = ("lookback", "serial_lookback", "chained")
+"""Strategies whose tiles wait for each other: asked for by name, they do it even in short rows."""
 
 
 def launch(
@@ -122,7 +141,12 @@ def launch(
         body: Callable[..., None] = functools.partial(block.kernel, one)
         return call(one, cut, beside, body, None, "jscan_block", interpret)
     if method == "reduce_then_scan":
-        return cascade.reduce_then_scan(one, cut, interpret, beside)
+        return reduce_then_scan.run(one, cut, interpret, beside)
+    if method == "scan_then_propagate":
+        return scan_then_propagate.run(one, cut, interpret, beside)
+    if method == "chained":
+        body = functools.partial(chained.kernel, one)
+        return call(one, cut, beside, body, chained.tile_state(one), "jscan_chained", interpret)
     body = functools.partial(lookback.kernel, one, cut.tuned.window)
     return call(one, cut, beside, body, lookback.tile_state(one), "jscan_lookback", interpret)
 

@@ -42,9 +42,7 @@ class TangentScan(Scan):
         read = Reader(self, tile, inputs)
         count = len(self.component.reads)
         linear = [read.at(i, 0).astype(self.component.dtype) for i in range(count, read.count)]
-        leaves = slopes.elements(
-            self.component, read, linear, read.start(), transposed=self.transposed
-        )
+        leaves = slopes.Recurrence(self.component, read, self.transposed).elements(linear)
         if not self.segmented:
             return leaves
         return [self._restarts(tile, inputs[-1], 0), *leaves]
@@ -59,8 +57,7 @@ class TangentScan(Scan):
         """Writes what follows from the states."""
         read = Reader(self, tile, inputs)
         states = list(scanned[-self.component.size :])
-        start = read.start() if self.transposed else jnp.zeros_like(states[0], jnp.bool_)
-        found = slopes.results(self.component, read, states, start, transposed=self.transposed)
+        found = slopes.Recurrence(self.component, read, self.transposed).results(states)
         for ref, value in zip(outputs, found, strict=True):
             tile.store(ref, value)
 

@@ -25,72 +25,23 @@ import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 
-from jscan.kernels import block, launch, primitives, tuning
+from jscan.kernels import launch, primitives, scan_then_propagate, totals
 from jscan.kernels.operator import commuting_identity
 from jscan.kernels.scan import Scan
-from jscan.kernels.tile import Geometry, Tile
-from jscan.kernels.view import View
+from jscan.kernels.tile import Tile
 
 
-@dataclasses.dataclass(frozen=True)
-class Totals:
-    """The totals of parts: (outer, parts, inner) of each leaf, head flags first."""
-
-    geometry: Geometry
-    results: tuple[np.dtype, ...]
-
-    @property
-    def used(self) -> tuple[bool, ...]:
-        """All of them."""
-        return (True,) * len(self.results)
-
-    @property
-    def result_size(self) -> int:
-        """How many elements each has."""
-        return self.geometry.outer * self.geometry.tiles * self.geometry.inner
-
-    def fills(self) -> list[Any]:
-        """Every element is written."""
-        return []
-
-
-def reduce_then_scan(
-    scan: Scan, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array]
+def run(
+    scan: Scan, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array] = ()
 ) -> list[jax.Array]:
-    """Runs the three kernels; parts are the tiles of ``scan``'s geometry."""
+    """Runs the kernels; parts are the tiles of ``scan``'s geometry."""
     strip = min(cut.tuned.strip, scan.geometry.length)
-    leaves = tuple(np.dtype(a.dtype) for a in scan.leaf_operator.out_avals)
-    totals = Totals(scan.geometry, leaves)
+    of_parts = totals.Totals(scan.geometry, totals.dtypes(scan))
     walk = functools.partial(_totals, scan, strip)
-    name = "jscan_part_totals"
-    found = launch.call(totals, cut, beside, walk, None, name, interpret)
-    before = _scanned(scan, found, leaves, interpret)
+    found = launch.call(of_parts, cut, beside, walk, None, "jscan_part_totals", interpret)
+    before = totals.scanned(scan, found, interpret, scan_then_propagate.run, totals.LONGEST)
     walk = functools.partial(_scan, scan, strip)
     return launch.call(scan, cut, [*beside, *before], walk, None, "jscan_parts", interpret)
-
-
-def _scanned(
-    scan: Scan, totals: Sequence[jax.Array], leaves: tuple[np.dtype, ...], interpret: bool
-) -> list[jax.Array]:
-    """Totals up to and with each part: few enough for one tile of a row."""
-    g = scan.geometry
-    shape = (g.outer, g.tiles, g.inner)
-    length = tuning.next_power_of_2(g.tiles)
-    tuned = tuning.Tuning(length, lanes=1, warps=max(1, min(8, length // 256)), window=1)
-    cut = launch.Cut([x.reshape(shape) for x in totals], shape, 1, tuned)
-    one = Scan(
-        geometry=cut.geometry,
-        operator=scan.leaf_operator,
-        dtypes=leaves,
-        results=leaves,
-        identity=None,
-        used=(True,) * len(leaves),
-        linear=False,
-        views=cut.views,
-        flag_view=None,
-    )
-    body = functools.partial(block.kernel, one)
-    return launch.call(one, cut, (), body, None, "jscan_totals", interpret)
 
 
 Carry = tuple[jax.Array, ...]
@@ -122,11 +73,6 @@ class Walk:
         *leaves, _ = lax.while_loop(lambda s: s[-1] < self.count, one, (*carry, jnp.int32(0)))
         return leaves
 
-    def lanes(self) -> tuple[int, ...]:
-        """The shape of one position."""
-        lanes = self.scan.geometry.lanes
-        return (lanes,) if lanes > 1 else ()
-
 
 def _totals(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
     """The total of a part."""
@@ -142,23 +88,16 @@ def _totals(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
         behind = primitives.evaluate(operator, [*carry, *last])
         return [jnp.where(number == 0, x, y) for x, y in zip(last, behind, strict=True)]
 
-    zeros = [jnp.zeros(walk.lanes(), a.dtype) for a in operator.out_avals]
-    for ref, total in zip(walk.others, walk.run(zeros, step), strict=True):
-        mask = jnp.ones(walk.lanes(), jnp.bool_)
-        walk.tile.store_row(ref, scan.geometry.tiles, walk.tile.index, total, mask)
+    zeros = [jnp.zeros(totals.lanes(scan), a.dtype) for a in operator.out_avals]
+    totals.write(scan, walk.tile, walk.others, walk.run(zeros, step))
 
 
 def _scan(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
     """A part, scanned behind the total of all before it."""
     walk = Walk(scan, strip, refs)
-    g, operator = scan.geometry, scan.leaf_operator
-    count = len(operator.out_avals)
-    view = View((g.outer, g.tiles, g.inner), (1, g.outer))
-    earlier = walk.tile.index - np.int32(1)
-    before = [walk.tile.load_one(ref, view, earlier) for ref in walk.others[:count]]
-    # Booleans are read as the bytes that they are.
-    kinds = [a.dtype for a in operator.out_avals]
-    before = [x != 0 if d == jnp.bool_ else x for x, d in zip(before, kinds, strict=True)]
+    kinds = totals.dtypes(scan)
+    count = len(kinds)
+    before = totals.read(walk.tile, scan.geometry, walk.others[:count], kinds)
     outputs = walk.others[count:]
 
     def step(strip: Tile, carry: Sequence[jax.Array], number: jax.Array) -> list[jax.Array]:
@@ -170,4 +109,4 @@ def _scan(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
         scan.store(strip, outputs, walk.inputs, leaves)
         return strip.last(leaves)
 
-    walk.run([jnp.broadcast_to(x, walk.lanes()) for x in before], step)
+    walk.run([jnp.broadcast_to(x, totals.lanes(scan)) for x in before], step)

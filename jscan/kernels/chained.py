@@ -1,0 +1,53 @@
+"""The chained scan: a domino over an atomic ticket.
+
+    tile   take a ticket ─► load ─► reduce ─► scan ─► wait ─► publish PREFIX ─► store
+    state  ... [P] [P] [ ] [ ] ...                      │
+                    ▲───────────────────────────────────┘      the neighbour's word, no other
+
+A tile waits for the prefix of the tile before it and passes its own on, as in StreamScan (Yan, Long
+and Zhang 2013): one word a tile, and no aggregate is ever published. What makes it slow is that the
+prefix travels through every tile, one after another. A tile that holds a restart publishes at once.
+
+Forward progress: tiles are numbered by an atomic ticket, in the order in which programs start, so a
+program waits only for programs that run already, whatever the order of their dispatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from jscan.kernels.forms import form
+from jscan.kernels.lookback import Lookback
+from jscan.kernels.scan import Scan
+from jscan.kernels.state import PREFIX, TileState
+from jscan.kernels.tile import Tile
+
+
+def tile_state(scan: Scan) -> TileState:
+    """The layout of a scan's state words, and one for the ticket."""
+    g = scan.geometry
+    return TileState(scan.dtypes, g.outer, g.tiles, g.inner, tickets=1)
+
+
+def kernel(scan: Scan, refs: Sequence[Any]) -> None:
+    """One tile of a row, by one program."""
+    words, state = refs[-1], tile_state(scan)
+    tile = Tile(scan.geometry, state.take_ticket(words))
+    inputs, outputs = scan.split(refs)
+
+    one = form(scan, tile, inputs)
+    complete = jnp.broadcast_to(tile.index == 0, one.aggregate[0].shape)
+    if one.restarts is not None:
+        complete = complete | one.restarts
+    tag = jnp.full_like(complete, PREFIX, jnp.int32)
+    state.publish(words, tile, tag, one.aggregate, complete)
+
+    one.scan()
+    search = Lookback(scan.operator, state, words, tile, 1, one)
+    prefix = search.prefix(search.peek(tile.index))
+
+    state.publish(words, tile, tag, one.combine(prefix, one.aggregate), ~complete)
+    one.store(outputs, prefix)
