@@ -166,13 +166,13 @@ def scan(
     exclusive: bool,
     used: Sequence[bool],
 ) -> list[jax.Array]:
-    """Scan ``leaves``, full size or 1 in every dimension; those that ``used`` names come back."""
+    """As `fallback.scan`, chunk by chunk."""
     operands = [*leaves] if flags is None else [*leaves, flags]
     full = extent.full_shape(operands)
     narrow = combine.result_dtypes([x.dtype for x in leaves])
-
-    def fn(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
-        return combine(left, right)
+    results = [d for d, is_used in zip(narrow, used, strict=True) if is_used]
+    if 0 in full:
+        return [jnp.zeros(full, d) for d in results]
 
     def step(start: Any, size: int, carry: Carry) -> tuple[list[jax.Array], list[jax.Array]]:
         shape = (*full[:axis], size, *full[axis + 1 :])
@@ -181,7 +181,7 @@ def scan(
             for x, dtype in zip(leaves, combine.dtypes, strict=True)
         ]
         starts = restarts(flags, start, size, axis, reverse=reverse)
-        values = scanned(fn, parts, starts, carry, axis=axis, reverse=reverse)
+        values = scanned(combine, parts, starts, carry, axis=axis, reverse=reverse)
         last = [behind(x, 1, axis, reverse=reverse) for x in values]
         if exclusive:
             identity: Any = combine.identity
@@ -192,10 +192,7 @@ def scan(
         kept = zip(values, narrow, used, strict=True)
         return [behind(x, size, axis, reverse=reverse).astype(d) for x, d, u in kept if u], last
 
-    if 0 in full:
-        return [jnp.zeros(full, d) for d, u in zip(narrow, used, strict=True) if u]
-    kept = [d for d, u in zip(narrow, used, strict=True) if u]
-    return run(step, full, kept, axis=axis, reverse=reverse)
+    return run(step, full, results, axis=axis, reverse=reverse)
 
 
 def _exclusive(

@@ -1,4 +1,4 @@
-"""The derivatives of ``scan_p``: recurrences (`jscan.tangents`), and for sums another sum."""
+"""The tangents of ``scan_p``: recurrences (`jscan.tangents`), and for sums another sum."""
 
 from __future__ import annotations
 
@@ -127,10 +127,8 @@ def _solve(
     else:
         read = Reader(known, flags, like.shape, component=part, **how)
         given = [jnp.broadcast_to(x, like.shape) for x in coming]
-        elements = slopes.elements(
-            part, read, given, read.start(), transposed=False, differentiable=True
-        )
-        pairs = zip(elements[-part.size :], widths, strict=True)
+        one = slopes.Recurrence(part, read, transposed=False, differentiable=True)
+        pairs = zip(one.elements(given)[-part.size :], widths, strict=True)
         results = [x.astype(d) for x, d in pairs]
     return dict(zip(part.states, results, strict=True))
 
@@ -154,31 +152,3 @@ def at_full_size(
     if extent.full_shape([first, *rest, *others]) != full:
         first = jnp.broadcast_to(first, full)
     return [first, *rest]
-
-
-def scan_transpose(
-    cotangents: Sequence[Any], *operands: Any, combine: Combine, reverse: bool, **params: Any
-) -> list[Any]:
-    """A sum's transpose is the sum from the other end, anew in each segment all the same."""
-    leaves, flags = [*operands[: combine.num_leaves]], [*operands[combine.num_leaves :]]
-    outputs = [i for i, is_used in enumerate(params["used"]) if is_used]
-    given = {i: c for i, c in zip(outputs, cotangents, strict=True) if type(c) is not ad.Zero}
-    back: Leaves = {}
-    if given:
-        part = combine if len(given) == combine.num_leaves else combine.restrict(list(given))
-        every = {**params, "used": (True,) * len(given)}
-        summed = scan_p.bind(*given.values(), *flags, combine=part, reverse=not reverse, **every)
-        back = dict(zip(given, summed, strict=True))
-    results: list[Any] = []
-    for i, leaf in enumerate(leaves):
-        if not ad.is_undefined_primal(leaf):
-            results.append(None)
-        elif i in back:
-            results.append(primitive.summed_to(back[i], leaf.aval))
-        else:
-            results.append(ad.Zero(leaf.aval))
-    return [*results, *[None] * len(flags)]
-
-
-ad.primitive_jvps[scan_p] = scan_jvp
-ad.primitive_transposes[scan_p] = scan_transpose

@@ -11,13 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import (
-    checks,
-    derivatives,  # noqa: F401  registers the rules of the scan
-    fallback,
-    primitive,
-    reduce_primitive,
-)
+from jscan import checks, fallback, primitive, reduce_primitive
 from jscan.combine import Combine, accumulation_dtype, trace
 from jscan.operators import Operator
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
@@ -82,11 +83,24 @@ class Jacobian:
         results = evaluate(self.combine.jaxpr.jaxpr, scalars)
         return [spread(r, x) for r, x in zip(results, scalars, strict=False)]
 
-    def reads(self, output: int) -> set[int]:
-        """The inputs that an output depends on."""
-        k = self.combine.num_leaves
-        _, used = pe.dce_jaxpr(self.combine.jaxpr.jaxpr, [i == output for i in range(k)])
-        return {i for i, is_used in enumerate(used) if is_used}
+    @functools.cached_property
+    def moved_by(self) -> list[set[int]]:
+        """For each output, the inputs whose tangents may reach it.
+
+        A comparison or an integer passes none on, unless a derivative rule of its own says so.
+        """
+        jaxpr = self.combine.jaxpr.jaxpr
+        found = {v: {i} for i, v in enumerate(jaxpr.invars)}
+
+        def behind(atoms: Sequence[Any]) -> set[int]:
+            return {i for v in atoms if not isinstance(v, core.Literal) for i in found.get(v, ())}
+
+        for equation in jaxpr.eqns:
+            for v in equation.outvars:
+                aval: Any = v.aval
+                if self.rules is not None or jnp.issubdtype(aval.dtype, jnp.inexact):
+                    found[v] = behind(equation.invars)
+        return [behind([v]) for v in jaxpr.outvars]
 
     def column(self, number: int, scalars: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Every output, and its derivative in one input."""

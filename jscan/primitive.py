@@ -348,8 +348,44 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
     )
 
 
+def scan_jvp(
+    primals: Sequence[jax.Array], tangents: Sequence[Any], **params: Any
+) -> tuple[list[jax.Array], list[Any]]:
+    """Results, and their tangents as recurrences over those of the leaves that have one."""
+    # Recurrences are solved by scans, so their files import this one.
+    from jscan import derivatives
+
+    return derivatives.scan_jvp(primals, tangents, **params)
+
+
+def scan_transpose(
+    cotangents: Sequence[Any], *operands: Any, combine: Combine, reverse: bool, **params: Any
+) -> list[Any]:
+    """A sum's transpose is the sum from the other end, anew in each segment all the same."""
+    leaves, flags = [*operands[: combine.num_leaves]], [*operands[combine.num_leaves :]]
+    outputs = [i for i, is_used in enumerate(params["used"]) if is_used]
+    given = {i: c for i, c in zip(outputs, cotangents, strict=True) if type(c) is not ad.Zero}
+    back: dict[int, jax.Array] = {}
+    if given:
+        part = combine if len(given) == combine.num_leaves else combine.restrict(list(given))
+        every = {**params, "used": (True,) * len(given)}
+        summed = scan_p.bind(*given.values(), *flags, combine=part, reverse=not reverse, **every)
+        back = dict(zip(given, summed, strict=True))
+    results: list[Any] = []
+    for i, leaf in enumerate(leaves):
+        if not ad.is_undefined_primal(leaf):
+            results.append(None)
+        elif i in back:
+            results.append(summed_to(back[i], leaf.aval))
+        else:
+            results.append(ad.Zero(leaf.aval))
+    return [*results, *[None] * len(flags)]
+
+
 scan_p.def_impl(functools.partial(run, scan_p))
 scan_p.def_abstract_eval(scan_abstract_eval)
 register_lowerings(scan_p, scan_in_kernels, scan_anywhere, on_cpu=scan_on_cpu)
 batching.primitive_batchers[scan_p] = functools.partial(batched, scan_p)
 pe.dce_rules[scan_p] = scan_dce
+ad.primitive_jvps[scan_p] = scan_jvp
+ad.primitive_transposes[scan_p] = scan_transpose

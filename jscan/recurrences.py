@@ -49,13 +49,16 @@ def linear_recurrence(
 
     Raises:
       TypeError: an argument is not of a numeric dtype; flags are not bool or integer.
-      ValueError: ``axis``, a shape or ``method`` does not fit.
+      ValueError: ``axis``, a shape or ``method`` does not fit; the dtypes do not promote to one,
+        as no two do under strict promotion.
 
     Cost: on a CUDA GPU a and b are read once and h is written once, 12 bytes an element of float32.
     The gradient is one more pass: ``λ[t] = h̄[t] + a[t+1] λ[t+1]`` runs the other way, reads a, h
     and h̄, and writes ``b̄ = λ`` and ``ā[t] = λ[t] h[t-1]``, 20 bytes. A shared ``a`` has its part
-    written in full, then summed. Complex operands take a few more passes: they are split. A float
-    product of coefficients overflows where ``|a|`` exceeds 1 for long.
+    written in full, then summed. ``h0`` is added to the first term in whatever computes ``b``; of a
+    ``b`` that is an argument this makes a copy, 8 bytes more. Complex operands take a few more
+    passes: they are split. A float product of coefficients overflows where ``|a|`` exceeds 1 for
+    long.
 
     Sources: Blelloch, *Prefix Sums and Their Applications* (1990), §1.4; Martin and Cundy,
     *Parallelizing Linear Recurrent Neural Nets Over Sequence Length* (2018).

@@ -93,13 +93,13 @@ def reduce_in_plain_jax(
     axis: int,
     kind: str,
     num_segments: int,
+    method: str,
     differentiable: bool = False,
-    by_scan: str | None = None,
     **_: Any,
 ) -> list[jax.Array]:
     """The reduction in plain JAX: a scatter for the machine's operations, else a scan.
 
-    ``by_scan`` names the method of a scan that runs in any case; its order is the reduction's.
+    Where it is ``differentiable`` and not by scatter, the scan is one by ``method``.
     """
     leaves, descriptor = _split(operands, kind)
     full = _full_shape(operands, axis, kind)
@@ -116,8 +116,7 @@ def reduce_in_plain_jax(
         numbers = jnp.moveaxis(numbers, axis, 0)
         # JAX differentiates scattered sums and extrema. Others are differentiated as scans.
         scattered = combine.rules is None and set(combine.monoids) <= {"add", "max", "min"}
-        if differentiable and not scattered:
-            by_scan = by_scan or "auto"
+        by_scan = method if differentiable and not scattered else None
         results = _reduce_segments(wide, numbers, combine, num_segments, by_scan)
     return [
         jnp.moveaxis(x, 0, axis).astype(dtype) for x, dtype in zip(results, narrow, strict=True)
@@ -195,9 +194,7 @@ def reduce_in_kernels(
     combine, axis, num_segments = params["combine"], params["axis"], params["num_segments"]
     full = _full_shape(operands, axis, kind)
     if method == "xla" or 0 in full or num_segments == 0:
-        return reduce_in_plain_jax(*operands, kind=kind, **params)
-    if method == "reduce_then_scan":
-        return reduce_in_plain_jax(*operands, kind=kind, by_scan=method, **params)
+        return reduce_in_plain_jax(*operands, kind=kind, method=method, **params)
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
 
@@ -221,13 +218,13 @@ def reduce_in_kernels(
     if method != "auto":
         raise ValueError(f"jscan: method={method!r} cannot run this reduction: {reason}")
     described = [] if descriptor is None else [descriptor]
-    return reduce_in_plain_jax(*leaves, *described, kind=kind, **params)
+    return reduce_in_plain_jax(*leaves, *described, kind=kind, method=method, **params)
 
 
 def reduce_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
     """The reduction where there is no kernel."""
     primitive.check_runs_anywhere(method)
-    return reduce_in_plain_jax(*operands, **params)
+    return reduce_in_plain_jax(*operands, method=method, **params)
 
 
 def reduce_jvp(

@@ -2,12 +2,13 @@
 
 Three places work it out: whole arrays, where JAX is to differentiate it further; chunks of them, on
 a CPU (`jscan.chunks`); and tiles, in a kernel (`jscan.kernels.tangent`). They differ in how they
-read an operand and in how they scan, and share what lies between: `elements`, what the affine
-operator scans, and `results`, what follows from the scanned states.
+read an operand and in how they scan, and share what lies between: `Recurrence.elements`, what the
+affine operator scans, and `Recurrence.results`, what follows from the scanned states.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from jscan.combine import Combine, trace
-from jscan.jacobian import Matrix, Source
+from jscan.jacobian import Matrix, Place, Source
 from jscan.tangents import Component
 
 
@@ -28,64 +29,78 @@ class Read(Protocol):
     def __call__(self, source: Source, step: int) -> jax.Array:
         """What there is so many steps on in scan order."""
 
+    def start(self) -> jax.Array:
+        """Where the differentiated scan starts: at the end of the axis, and in each segment."""
+
 
 IN_KERNELS = 3
 """The most states that kernels take together: K of them are K * K + K leaves."""
 
 
-def elements(
-    one: Component,
-    read: Read,
-    linear: Sequence[jax.Array],
-    start: jax.Array,
-    *,
-    transposed: bool,
-    differentiable: bool = False,
-) -> list[jax.Array]:
-    """The leaves of `operator_of`: slopes row by row, if it has any, then offsets."""
-    linear = [x.astype(one.dtype) for x in linear]
-    like = linear[0]
-    if transposed:
-        offsets = list(linear)
-    else:
-        c = one.c.at(functools.partial(read, step=0), differentiable=differentiable)
-        offsets = []
-        for row, own in enumerate(one.own):
-            inside = _sum([_times(one, one.c, (row, s), c, x) for s, x in enumerate(linear)], like)
-            outside = jnp.zeros_like(like) if own is None else linear[own]
-            offsets.append(jnp.where(start, outside, inside))
-    if is_sum(one):
-        return offsets
-    # The transpose at t takes the slope at t+1.
-    a = one.a.at(functools.partial(read, step=int(transposed)), differentiable=differentiable)
-    slopes = []
-    for row in range(one.size):
-        for column in range(one.size):
-            entry = a.get((column, row) if transposed else (row, column))
-            slopes.append(jnp.zeros_like(like) if entry is None else _spread(entry, like))
-    return [*slopes, *offsets]
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recurrence:
+    """What there is to do for a component before and after the scan of `operator_of`.
 
+    Attributes:
+      component: what it is the recurrence of.
+      read: how the component's matrices read their operands.
+      transposed: whether cotangents of the states come in, and not tangents.
+      differentiable: whether JAX is to differentiate it further.
+    """
 
-def results(
-    one: Component,
-    read: Read,
-    states: Sequence[jax.Array],
-    start: jax.Array,
-    *,
-    transposed: bool,
-    differentiable: bool = False,
-) -> list[jax.Array]:
-    """The states as they are; or the cotangents of what came in, from those of the states."""
-    if not transposed:
-        return list(states)
-    c = one.c.at(functools.partial(read, step=0), differentiable=differentiable)
-    like = states[0]
-    found = []
-    for column in range(one.inputs):
-        inside = _sum([_times(one, one.c, (r, column), c, x) for r, x in enumerate(states)], like)
-        outside = _sum([x for x, own in zip(states, one.own, strict=True) if own == column], like)
-        found.append(jnp.where(start, outside, inside))
-    return found
+    component: Component
+    read: Read
+    transposed: bool
+    differentiable: bool = False
+
+    def elements(self, linear: Sequence[jax.Array]) -> list[jax.Array]:
+        """What is scanned: slopes row by row, if it has any, then offsets."""
+        one = self.component
+        linear = [x.astype(one.dtype) for x in linear]
+        like = linear[0]
+        if self.transposed:
+            offsets = list(linear)
+        else:
+            c, start = self._entries(one.c), self.read.start()
+            offsets = []
+            for row, own in enumerate(one.own):
+                inside = _sum([self._times(c, (row, s), x) for s, x in enumerate(linear)], like)
+                outside = jnp.zeros_like(like) if own is None else linear[own]
+                offsets.append(jnp.where(start, outside, inside))
+        if is_sum(one):
+            return offsets
+        # The transpose at t takes the slope at t+1.
+        a = self._entries(one.a, step=int(self.transposed))
+        slopes = []
+        for row in range(one.size):
+            for column in range(one.size):
+                entry = a.get((column, row) if self.transposed else (row, column))
+                slopes.append(jnp.zeros_like(like) if entry is None else _spread(entry, like))
+        return [*slopes, *offsets]
+
+    def results(self, states: Sequence[jax.Array]) -> list[jax.Array]:
+        """The states as they are; or the cotangents of what came in, from those of the states."""
+        if not self.transposed:
+            return list(states)
+        one, like = self.component, states[0]
+        c, start = self._entries(one.c), self.read.start()
+        found = []
+        for column in range(one.inputs):
+            inside = _sum([self._times(c, (r, column), x) for r, x in enumerate(states)], like)
+            own = [x for x, number in zip(states, one.own, strict=True) if number == column]
+            found.append(jnp.where(start, _sum(own, like), inside))
+        return found
+
+    def _entries(self, matrix: Matrix, *, step: int = 0) -> dict[Place, Any]:
+        read = functools.partial(self.read, step=step)
+        return matrix.at(read, differentiable=self.differentiable)
+
+    def _times(self, entries: dict[Place, Any], place: Place, x: jax.Array) -> jax.Array | None:
+        """One of the entries of C, times ``x``; None if it is zero."""
+        known = self.component.c.constant(place)
+        if known == 0:
+            return None
+        return x if known == 1 else _spread(entries[place], x).astype(self.component.dtype) * x
 
 
 def is_sum(one: Component) -> bool:
@@ -131,16 +146,6 @@ def _rows(entries: Sequence[Any], size: int) -> list[Sequence[Any]]:
 
 def _dot(row: Sequence[Any], column: Sequence[Any]) -> Any:
     return functools.reduce(lax.add, [lax.mul(x, y) for x, y in zip(row, column, strict=True)])
-
-
-def _times(
-    one: Component, matrix: Matrix, place: tuple[int, int], entries: dict[Any, Any], x: jax.Array
-) -> jax.Array | None:
-    """An entry times ``x``; None if it is zero."""
-    known = matrix.constant(place)
-    if known == 0:
-        return None
-    return x if known == 1 else _spread(entries[place], x).astype(one.dtype) * x
 
 
 def _sum(terms: Sequence[jax.Array | None], like: jax.Array) -> jax.Array:

@@ -139,12 +139,8 @@ def tangent_in_plain_jax(
         exclusive=exclusive,
     )
     given = [jnp.broadcast_to(x, full) for x in linear]
-    elements = slopes.elements(
-        *(component, read, given, read.start()),
-        transposed=transposed,
-        differentiable=differentiable,
-    )
-    scanned = elements
+    one = slopes.Recurrence(component, read, transposed, differentiable)
+    scanned = elements = one.elements(given)
     if slopes.is_recurrent(component):
         scanned = primitive.scan(
             elements,
@@ -155,12 +151,7 @@ def tangent_in_plain_jax(
             exclusive=False,
             method=method if component.size <= IN_KERNELS else "xla",
         )
-    states = scanned[-component.size :]
-    results = slopes.results(
-        *(component, read, states, read.start()),
-        transposed=transposed,
-        differentiable=differentiable,
-    )
+    results = one.results(scanned[-component.size :])
     return [x.astype(d) for x, d in zip(results, dtypes, strict=True)]
 
 
@@ -196,8 +187,8 @@ def tangent_in_chunks(
             size=size,
         )
         given = [read.at(x, 0) for x in linear]
-        starts = read.start()
-        elements = slopes.elements(component, read, given, starts, transposed=transposed)
+        one = slopes.Recurrence(component, read, transposed)
+        elements = one.elements(given)
         # Nothing comes before the first element, where a slope is any number.
         first = read.edge(against)
         square = len(elements) - component.size
@@ -208,8 +199,8 @@ def tangent_in_chunks(
         scanned = chunks.scanned(combine, elements, restarts, carry, axis=axis, reverse=against)
         last = [chunks.behind(x, 1, axis, reverse=against) for x in scanned]
         states = [chunks.behind(x, size, axis, reverse=against) for x in scanned[-component.size :]]
-        results = slopes.results(component, read, states, starts, transposed=transposed)
-        return [x.astype(d) for x, d in zip(results, dtypes, strict=True)], last
+        pairs = zip(one.results(states), dtypes, strict=True)
+        return [x.astype(d) for x, d in pairs], last
 
     row = (*full[:axis], 1, *full[axis + 1 :])
     like = jnp.broadcast_to(lax.slice_in_dim(linear[0], 0, 1, axis=axis), row)

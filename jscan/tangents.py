@@ -106,10 +106,9 @@ def components(
     function = Jacobian(combine, exact)
     if True in kinds and not function.is_holomorphic():
         return None
-    needs = {i: function.reads(i) for i in inexact}
     k = combine.num_leaves
-    left = {i: {j for j in inexact if j in needs[i]} for i in inexact}
-    right = {i: {j for j in moving if k + j in needs[i]} for i in inexact}
+    left = {i: {j for j in inexact if j in function.moved_by[i]} for i in inexact}
+    right = {i: {j for j in moving if k + j in function.moved_by[i]} for i in inexact}
     # What moves: an element that does, or what depends on something that does.
     live = {i for i in inexact if i in moving or right[i]}
     while more := {i for i in inexact if left[i] & live} - live:

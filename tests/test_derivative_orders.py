@@ -14,9 +14,8 @@ from jax.test_util import check_grads
 import jscan
 from jscan import operators
 from tests import slopes
-from tests.cases import CUMULATIVES, FORMS, FULL, form_name, head_flags
+from tests.cases import FORMS, FULL
 
-every_form = pytest.mark.parametrize("form", FORMS, ids=form_name)
 BOTH = ("fwd", "rev")
 KINDS = ("cumprod", "affine", "welford", "rotation", "custom_vjp")
 """One of each kind: scalar slopes, one after another, in a circle, and with a rule of its own."""
@@ -326,85 +325,3 @@ def test_extremes_are_as_in_lax(name, reverse):
             other = np.isnan(ours) | np.isnan(theirs)
             ours[other] = theirs[other] = 0.0
         np.testing.assert_allclose(ours, theirs, rtol=1e-14, atol=0)
-
-
-# What costs nothing
-
-
-def equations(jaxpr, name):
-    """How often a primitive occurs at the top of a jaxpr."""
-    return sum(equation.primitive.name == name for equation in jaxpr.eqns)
-
-
-@pytest.mark.parametrize("dtype", ["int32", "bool"])
-def test_leaves_without_tangents_get_float0(dtype):
-    marks = np.arange(4).astype(dtype)
-
-    def fn(a, b):
-        return jnp.maximum(a[0], b[0]), a[1] * b[1]
-
-    def scan(marks, x):
-        return jscan.associative_scan(fn, (marks, x))
-
-    x = np.arange(1.0, 5.0)
-    none = np.zeros(4, jax.dtypes.float0)
-    _, (first, second) = jax.jvp(scan, (marks, x), (none, np.ones(4)))
-    assert first.dtype == jax.dtypes.float0
-    np.testing.assert_array_equal(second, [1.0, 3.0, 11.0, 50.0])
-    (values, _), pullback = jax.vjp(scan, marks, x)
-    back, gradient = pullback((np.zeros(values.shape, jax.dtypes.float0), np.ones(4)))
-    assert back.dtype == jax.dtypes.float0
-    np.testing.assert_array_equal(gradient, [33.0, 16.0, 10.0, 6.0])
-
-
-def test_leaves_that_do_not_move_have_no_recurrence():
-    def offsets(a, b):
-        return jscan.associative_scan(operators.affine, (a, b))
-
-    def count(moving):
-        def along(a, b, t):
-            move = {0: lambda a: offsets(a, b), 1: lambda b: offsets(a, b)}[moving]
-            return jax.jvp(move, ((a, b)[moving],), (t,))
-
-        return equations(jax.make_jaxpr(along)(x, x, x).jaxpr, "jscan_tangent")
-
-    x = jnp.ones(5)
-    # The slopes move what they are themselves and the offsets; the offsets only what they are.
-    assert (count(0), count(1)) == (2, 1)
-
-
-def test_a_result_that_nobody_uses_has_no_recurrence():
-    def last(a, b):
-        return jnp.sum(jscan.associative_scan(operators.affine, (a, b))[0])
-
-    x = jnp.ones(5)
-    assert equations(jax.make_jaxpr(jax.grad(last))(x, x).jaxpr, "jscan_tangent") == 1
-    stopped = jax.make_jaxpr(jax.grad(lambda a, b: last(lax.stop_gradient(a), b)))(x, x)
-    assert equations(stopped.jaxpr, "jscan_tangent") == 0
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("segmented", [False, True])
-def test_a_sum_is_transposed_into_one_sum_from_the_other_end(reverse, segmented):
-    flags = jnp.array(head_flags((100,))) if segmented else None
-
-    def pull(g):
-        scan = partial(jscan.cumsum, reverse=reverse, segments=flags)
-        return jax.linear_transpose(scan, g)(g)
-
-    traced = jax.make_jaxpr(pull)(jnp.ones(100)).jaxpr
-    [scan] = [e for e in traced.eqns if e.primitive.name == "jscan_scan"]
-    assert scan.params["reverse"] != reverse
-    assert [e.primitive.name for e in traced.eqns if e is not scan] == []
-
-
-@pytest.mark.parametrize("cumulative", CUMULATIVES, ids=lambda c: c.name)
-def test_a_gradient_is_one_scan_and_one_recurrence(cumulative):
-    x = jnp.linspace(0.5, 1.5, 100)
-
-    def pull(x, g):
-        return jax.vjp(cumulative.function, x)[1](g)
-
-    traced = jax.make_jaxpr(pull)(x, x).jaxpr
-    count = equations(traced, "jscan_scan"), equations(traced, "jscan_tangent")
-    assert count == ((2, 0) if cumulative.name == "cumsum" else (1, 1))

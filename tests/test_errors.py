@@ -80,6 +80,30 @@ WRONG_CALLS = {
         r"exclusive",
         lambda: jax.jit(lambda e: jscan.cumsum(X, exclusive=e))(True),
     ),
+    "reverse is a string": (TypeError, r"reverse.*'no'", lambda: jscan.cumsum(X, reverse="no")),
+    "reverse is None": (TypeError, r"reverse.*None", lambda: SCAN(jnp.add, X, reverse=None)),
+    "reverse is a float": (TypeError, r"reverse.*1\.0", lambda: jscan.cumsum(X, reverse=1.0)),
+    "reverse is another number": (TypeError, r"reverse.*2", lambda: jscan.cumsum(X, reverse=2)),
+    "reverse has a dimension": (
+        TypeError,
+        r"reverse.*array",
+        lambda: jscan.cumsum(X, reverse=np.array([True])),
+    ),
+    "exclusive is a string": (
+        TypeError,
+        r"exclusive.*'False'",
+        lambda: jscan.cumsum(X, exclusive="False"),
+    ),
+    "direction of a recurrence is a string": (
+        TypeError,
+        r"linear_recurrence: reverse.*'no'",
+        lambda: jscan.linear_recurrence(X, X, reverse="no"),
+    ),
+    "direction of a recurrence is traced": (
+        TypeError,
+        r"linear_recurrence: reverse.*traced",
+        lambda: jax.jit(lambda r: jscan.linear_recurrence(X, X, reverse=r))(True),
+    ),
     # identity
     "no identity": (ValueError, r"identity", lambda: SCAN(jnp.add, X, exclusive=True)),
     "identity of another structure": (
@@ -216,6 +240,13 @@ WRONG_CALLS = {
 def test_wrong_input(kind, message, call):
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.mark.parametrize("kind", [bool, int, np.bool_, np.int32, np.array, jnp.array])
+def test_flags_of_the_call_are_true_and_false_of_any_make(kind):
+    forwards, backwards = (jscan.cumsum(X, reverse=kind(flag)) for flag in (False, True))
+    np.testing.assert_array_equal(forwards, np.cumsum(X, 0))
+    np.testing.assert_array_equal(backwards, np.cumsum(X[::-1], 0)[::-1])
 
 
 @pytest.mark.parametrize("cumulative", CUMULATIVES, ids=lambda c: c.name)

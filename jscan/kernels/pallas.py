@@ -73,6 +73,15 @@ def _tile_reduce_abstract_eval(aval: Any, *, jaxpr: Any, axis: int) -> Any:
     return jax.core.ShapedArray(aval.shape[:axis] + aval.shape[axis + 1 :], aval.dtype)
 
 
+def _gather(ctx: Any, x: Any, places: Any, *, axis: int) -> Any:
+    x, places = _values(ctx, [x, places])
+    return tt.gather(x, places, axis)
+
+
+def _gather_abstract_eval(x: Any, places: Any, **_: Any) -> Any:
+    return jax.core.ShapedArray(places.shape, x.dtype)
+
+
 def _quarters(ctx: Any, x: Any) -> list[Any]:
     [x] = _values(ctx, [x])
     kind, count = triton._element_type(x.type), ctx.avals_in[0].size // 4
@@ -352,6 +361,7 @@ def _instruction(name: str, kind: str) -> Callable[..., Any]:
 
 _register_pure(p.tile_scan_p, lambda *x, **_: list(x), p.tile_scan_meaning, _tile_scan)
 _register_pure(p.tile_reduce_p, _tile_reduce_abstract_eval, p.tile_reduce_meaning, _tile_reduce)
+_register_pure(p.gather_p, _gather_abstract_eval, p.gather_meaning, _gather)
 _register_pure(p.quarters_p, _quarters_abstract_eval, p.quarters_meaning, _quarters)
 _register_pure(p.nan_max_p, _same, lax.max, functools.partial(_binary, arith.maximumf))
 _register_pure(p.nan_min_p, _same, lax.min, functools.partial(_binary, arith.minimumf))

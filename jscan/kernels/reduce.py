@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import keys, launch, reduction, tuning
+from jscan.kernels import keys, launch, partials, reduction, strategies, tuning
 from jscan.kernels.keys import Keys
 from jscan.kernels.operator import prepare, real_dtypes, real_identity
 from jscan.kernels.reduction import Reduction
@@ -39,10 +39,8 @@ def reduce(
     parts, real_used = launch.real_parts(leaves, used)
     operator = prepare(combine)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    shape = launch.shape_of(leaves, combine, axis, segmented=True)
-    tuned = tuning.block(shape) if method != "lookback" else None
-    if tuned is None or not (method == "block" or tuning.suits_block(shape, tuned)):
-        tuned = tuning.strips(shape)
+    shape = launch.shape_of(leaves, combine, axis, segmented=kind != "whole")
+    tuned = _tile(shape, method)
     if kind == "offsets":
         # A program searches the offsets of one row.
         tuned = dataclasses.replace(tuned, rows=1)
@@ -58,13 +56,30 @@ def reduce(
         used=real_used,
         views=cut.views,
         keys=told,
+        chained=method == "chained" and cut.geometry.tiles > 1,
     )
-    state = one.state if one.geometry.tiles > 1 else None
-    body = functools.partial(reduction.kernel, one, tuned.window)
-    name = "jscan_reduce"
-    outputs = launch.call(one, cut, described, body, state, name, interpret)
+    if method in _LEVELS:
+        outputs = partials.run(one, cut, described, interpret)
+    else:
+        state = one.state if one.geometry.tiles > 1 else None
+        body = functools.partial(reduction.kernel, one, tuned.window)
+        outputs = launch.call(one, cut, described, body, state, "jscan_reduce", interpret)
     result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
     return launch.complex_parts([x.reshape(result_shape) for x in outputs], results, used)
+
+
+_LEVELS = {"scan_then_propagate": tuning.tree, "reduce_then_scan": tuning.walks}
+"""Strategies that reduce level by level, and how they cut."""
+
+
+def _tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
+    """The cut for a named method, or for the better one."""
+    rows = None if method in strategies.TALKING else tuning.block(shape)
+    if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
+        return rows
+    tuned = _LEVELS.get(method, tuning.strips)(shape)
+    alone = method in ("serial_lookback", "chained")
+    return dataclasses.replace(tuned, window=1) if alone else tuned
 
 
 def _keys(

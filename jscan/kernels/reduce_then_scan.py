@@ -1,22 +1,23 @@
-"""Reduce, then scan: three kernels in a fixed order of combination, hence repeatable bit by bit.
+"""Reduce, then scan: kernels in a fixed order of combination, hence repeatable bit by bit.
 
     part 0               part 1               part 2
     ┌ strip ─ strip ─ ┐  ┌ strip ─ strip ─ ┐  ┌ strip ─ ...
-    └─► total         │  └─► total         │  └─► total          every part by one program
-        └──────────────────────┴────────────────────┴─► scan     of the totals
-    └─► scan, behind the totals before the part                  every part by one program, again
+              total ◄─┘            total ◄─┘            every part by one program, from its end
+                └────────────────────┴──────────┴─► scan of the totals
+    └─► scan, behind the totals before the part         every part by one program, again
 
 An axis is cut into as many parts as keep a GPU busy, whatever its length, and a program walks its
 part strip by strip, so that little is held in registers and nothing waits. The price is that every
 element is read twice: two thirds of copy speed at best (Merrill and Grimshaw 2009 take this for the
-cascade of a fixed number of blocks).
+cascade of a fixed number of blocks). Totals are taken from the part's end, because what comes
+before its last restart does not matter: where there are many segments, little is read twice.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -45,7 +46,7 @@ def run(
 
 
 Carry = tuple[jax.Array, ...]
-"""Leaves of the last position, then the number of the next strip."""
+"""Leaves, then the number of a strip."""
 
 
 class Walk:
@@ -62,34 +63,38 @@ class Walk:
         inputs = len(scan.views) + (scan.flag_view is not None) + scan.beside
         self.inputs, self.others = refs[:inputs], refs[inputs:]
 
-    def run(self, carry: Sequence[jax.Array], step: Callable[[Tile, Any, Any], Any]) -> Any:
-        """Every strip in turn; the carry of the first may be undefined in part 0."""
-
-        def one(state: Carry) -> Carry:
-            *leaves, number = state
-            strip = self.place.at(self.tile.index * self.per_part + number)
-            return (*step(strip, leaves, number), number + np.int32(1))
-
-        *leaves, _ = lax.while_loop(lambda s: s[-1] < self.count, one, (*carry, jnp.int32(0)))
-        return leaves
+    def strip(self, number: jax.Array) -> Tile:
+        """A strip of the part."""
+        return self.place.at(self.tile.index * self.per_part + number)
 
 
 def _totals(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
-    """The total of a part."""
+    """The total of a part, from its end to its last restart."""
     walk = Walk(scan, strip, refs)
     operator = scan.leaf_operator
 
-    def step(strip: Tile, carry: Sequence[jax.Array], number: jax.Array) -> list[jax.Array]:
-        leaves = scan.load(strip, walk.inputs)
-        if commuting_identity(operator) is not None and strip.mask(0) is None:
-            last = [primitives.tile_reduce(operator, leaves[0], strip.geometry.axis)]
+    def goes_on(state: Carry) -> jax.Array:
+        *carry, left = state
+        if not scan.segmented:
+            return left > 0
+        restarted = jnp.min((carry[0] != 0).astype(jnp.int32)) > 0
+        return (left > 0) & ((left == walk.count) | ~restarted)
+
+    def step(state: Carry) -> Carry:
+        *carry, left = state
+        here = walk.strip(left - np.int32(1))
+        leaves = scan.load(here, walk.inputs)
+        if commuting_identity(operator) is not None and here.mask(0) is None:
+            last = [primitives.tile_reduce(operator, leaves[0], here.geometry.axis)]
         else:
-            last = strip.last(scan.tile_scan(leaves))
-        behind = primitives.evaluate(operator, [*carry, *last])
-        return [jnp.where(number == 0, x, y) for x, y in zip(last, behind, strict=True)]
+            last = here.last(scan.tile_scan(leaves))
+        both = primitives.evaluate(operator, [*last, *carry])
+        kept = [jnp.where(left == walk.count, x, y) for x, y in zip(last, both, strict=True)]
+        return (*kept, left - np.int32(1))
 
     zeros = [jnp.zeros(totals.lanes(scan), a.dtype) for a in operator.out_avals]
-    totals.write(scan, walk.tile, walk.others, walk.run(zeros, step))
+    *found, _ = lax.while_loop(goes_on, step, (*zeros, walk.count))
+    totals.write(scan, walk.tile, walk.others, found)
 
 
 def _scan(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
@@ -100,13 +105,16 @@ def _scan(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
     before = totals.read(walk.tile, scan.geometry, walk.others[:count], kinds)
     outputs = walk.others[count:]
 
-    def step(strip: Tile, carry: Sequence[jax.Array], number: jax.Array) -> list[jax.Array]:
-        scanned = scan.tile_scan(scan.load(strip, walk.inputs))
+    def step(state: Carry) -> Carry:
+        *carry, number = state
+        here = walk.strip(number)
+        scanned = scan.tile_scan(scan.load(here, walk.inputs))
         prefix = [c[None, :] if c.ndim else c for c in carry]
         combined = scan.combine(prefix, scanned)
-        first = (number == 0) & (walk.tile.index == 0)
+        first = (number == 0) & (walk.tile.index == 0)  # nothing comes before, and nothing was read
         leaves = [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
-        scan.store(strip, outputs, walk.inputs, leaves)
-        return strip.last(leaves)
+        scan.store(here, outputs, walk.inputs, leaves)
+        return (*here.last(leaves), number + np.int32(1))
 
-    walk.run([jnp.broadcast_to(x, totals.lanes(scan)) for x in before], step)
+    carry = [jnp.broadcast_to(x, totals.lanes(scan)) for x in before]
+    lax.while_loop(lambda s: s[-1] < walk.count, step, (*carry, jnp.int32(0)))

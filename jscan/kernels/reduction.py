@@ -74,6 +74,7 @@ class Reduction:
     used: tuple[bool, ...]
     views: tuple[View, ...]
     keys: Keys
+    chained: bool = False  # whether tiles wait for their neighbours, and take tickets
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
@@ -85,7 +86,7 @@ class Reduction:
     def state(self) -> TileState:
         """The layout of the state words."""
         g = self.geometry
-        return TileState(self.dtypes, g.outer, g.tiles, g.inner)
+        return TileState(self.dtypes, g.outer, g.tiles, g.inner, tickets=int(self.chained))
 
     def fills(self) -> list[Any]:
         """The identity, for segments that have no elements."""
@@ -120,12 +121,21 @@ class Window:
 
 def kernel(one: Reduction, window: int, refs: Sequence[Any]) -> None:
     """One tile of a row, by one program."""
-    g = one.geometry
-    tile = Tile(g, pl.program_id(0))
+    g, words = one.geometry, refs[-1]
+    number = one.state.take_ticket(words) if one.chained else pl.program_id(0)
+    tile = Tile(g, number)
     walk = Walk(one, tile, refs)
     if g.tiles == 1 and one.strip == g.length:
         walk.only_strip()
         return
+    carry = walked(walk)
+    if g.tiles > 1:
+        _finish(one, window, tile, refs, walk.before, *walk.parts(carry))
+
+
+def walked(walk: Walk) -> Carry:
+    """The strips of a tile, one after another; what there is to say when it has been read."""
+    one, tile, g = walk.one, walk.tile, walk.one.geometry
     # The last strip of a row is the only one that may end before its last element does.
     per_tile = np.int32(g.length // one.strip)
     before_last = np.int32((g.n - 1) // one.strip) - tile.index * per_tile
@@ -142,9 +152,7 @@ def kernel(one: Reduction, window: int, refs: Sequence[Any]) -> None:
     carry = lax.while_loop(goes_on, functools.partial(walk.strip, opening=True), carry)
     carry = lax.while_loop(lambda c: c[-1] < inner, walk.strip, carry)
     edge = functools.partial(walk.strip, opening=True, edge=True)
-    carry = lax.while_loop(lambda c: c[-1] < strips, edge, carry)
-    if g.tiles > 1:
-        _finish(one, window, tile, refs, walk.before, *walk.parts(carry))
+    return lax.while_loop(lambda c: c[-1] < strips, edge, carry)
 
 
 Carry = tuple[jax.Array, ...]
@@ -336,7 +344,8 @@ def _finish(
     keys, words, state = one.keys, refs[-1], one.state
     outputs = refs[len(one.views) + keys.operands :]
     restarts = jnp.broadcast_to((last != before) | (tile.index == 0), totals[0].shape)
-    state.publish(words, tile, AGGREGATE + restarts.astype(jnp.int32), totals)
+    told = restarts if one.chained else None  # what is no PREFIX is not for a neighbour
+    state.publish(words, tile, AGGREGATE + restarts.astype(jnp.int32), totals, told)
     wanted = (found | ~restarts) & (tile.index > 0)
 
     def search() -> None:

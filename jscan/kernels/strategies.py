@@ -95,6 +95,8 @@ def scan(
     flags = None if flags is None else whole_bytes(flags)
     operands = [*parts, *([] if flags is None else [flags])]
     shape = shape_of(leaves, combine, axis, segmented=flags is not None)
+    if method == "auto" and tuning.suits_two_passes(shape, sum(used)):
+        method = "reduce_then_scan"
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     widths = {real.itemsize for d in results for real in real_dtypes(d)}
     cut = Cut(
@@ -113,6 +115,7 @@ def scan(
         linear=flags is None and is_logaddexp(combine),
         views=cut.views[: len(parts)],
         flag_view=None if flags is None else cut.views[-1],
+        guarded=cut.tuned.guarded,
     )
     outputs = launch(one, cut, interpret, method=method)
     return complex_parts([x.reshape(full) for x in outputs], results, used)
@@ -120,16 +123,18 @@ def scan(
 
 def tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
     """The cut for a named method, or for the better one."""
-    rows = None if method in _TALKING else tuning.block(shape)
+    rows = None if method in TALKING else tuning.block(shape)
     if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
         return rows
     if method == "reduce_then_scan":
         return tuning.parts(shape)
+    if method == "chained":
+        return tuning.chain(shape)
     tuned = tuning.lookback(shape)
     return dataclasses.replace(tuned, window=1) if method == "serial_lookback" else tuned
 
 
-_TALKING = ("lookback", "serial_lookback", "chained")
+TALKING = ("lookback", "serial_lookback", "chained")
 """Strategies whose tiles wait for each other: asked for by name, they do it even in short rows."""
 
 

@@ -28,6 +28,7 @@ class Tuning:
     window: int
     rows: int = 1
     strip: int = 0
+    guarded: bool = False  # segments by conditional indexing, not by the flag-value operator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +67,7 @@ H200 = Table(  # 2026-11-20, driver 580, jax 0.11.2: benchmarks/results/core-nvi
         (12, 3, False): 1024,
         (16, 1, False): 1024,
         (16, 2, False): 1024,
+        (16, 4, False): 512,
         (1, 1, True): 2048,
         (2, 1, True): 2048,
         (4, 1, True): 2048,
@@ -154,17 +156,42 @@ def lookback(shape: Shape) -> Tuning:
         # to go.
         window = {32: 2, 16: 8}.get(lanes, 16)
         return Tuning(length=max(length, 16), lanes=lanes, warps=1, window=window)
-    length = entries.lookback.get((shape.width, shape.leaves, shape.segmented), 0)
+    length, warps = _along(shape)
+    if shape.equations > HEAVY:
+        length = max(length // 2, 256)
+    return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
+
+
+def _along(shape: Shape) -> tuple[int, int]:
+    """Length and warps of a tile of a row, where elements of a row are neighbours in memory."""
+    elements = shape.outer * shape.n
+    few = next(t for width, t in FEW.items() if shape.width <= width or not width)
+    for most, length, warps in SEGMENTED if shape.segmented else few:
+        if elements <= most:
+            return length, warps
+    length = table().lookback.get((shape.width, shape.leaves, shape.segmented), 0)
     if not length:
         length = 8192 // next_power_of_2(max(shape.width, 4)) // (2 if shape.segmented else 1)
-    few = shape.outer * shape.n <= SMALL
     # Where tiles have rows enough to begin with, the way back is short, and small tiles hold fewer
     # registers: (12288, 16384) affine 0.94 of copy speed with 1024 positions, 0.91 with 2048.
-    many = shape.outer >= MANY and shape.leaves == 2
-    if few or many or shape.equations > HEAVY:
+    if shape.outer >= MANY and shape.leaves == 2:
         length //= 2
-    warps = 2 if shape.leaves > 2 and shape.equations <= HEAVY else 1
-    return Tuning(length=max(length, 256), lanes=1, warps=warps, window=32 * warps)
+    return max(length, 256), 1
+
+
+def chain(shape: Shape) -> Tuning:
+    """The tile of a row whose tiles wait for their neighbours: fat, because every one of them does.
+
+    A hop from tile to tile takes 0.4 µs, whatever its length: sum of 2^26, 16384 tiles 6.6 ms, 2048
+    tiles 1.06 ms (H200, 2026-11-22). Segments cut the chain.
+    """
+    tuned = lookback(shape)
+    if _forced.get() is not None or shape.segmented or shape.inner > 1:
+        return tuned
+    fat = 1
+    while fat < 8 and tuned.length * fat * 16 <= shape.n:
+        fat *= 2
+    return dataclasses.replace(tuned, length=tuned.length * fat, warps=min(8, tuned.warps * fat))
 
 
 def strips(shape: Shape) -> Tuning:
@@ -190,6 +217,47 @@ def strips(shape: Shape) -> Tuning:
     return Tuning(length=length, lanes=1, warps=1, window=32, strip=strip)
 
 
+def tree(shape: Shape) -> Tuning:
+    """The tile of a reduction in several levels: one strip."""
+    tuned = _level(shape)
+    length = min(tuned.strip or tuned.length, tuned.length)
+    return dataclasses.replace(tuned, length=length, rows=1, strip=length)
+
+
+def walks(shape: Shape) -> Tuning:
+    """The parts of a reduction by resident programs."""
+    tuned = _level(shape)
+    if _forced.get() is not None:
+        return dataclasses.replace(tuned, rows=1, strip=min(tuned.strip, tuned.length))
+    return dataclasses.replace(tuned, length=_part(shape, tuned.lanes, tuned.strip))
+
+
+def _level(shape: Shape) -> Tuning:
+    """The strip of a level: four times as long where there are no keys.
+
+    A warp of shorter ones has too few bytes under way: sum of 2^28 by resident programs 522 µs with
+    512 elements, 248 with 2048; by a tree 321 and 239 (H200, 2026-11-22).
+    """
+    tuned = strips(shape)
+    if _forced.get() is not None or shape.segmented or shape.inner > 1:
+        return tuned
+    return dataclasses.replace(
+        tuned, strip=4 * tuned.strip, length=max(4 * tuned.strip, tuned.length)
+    )
+
+
+def entries(extent: int, tuned: Tuning) -> Tuning:
+    """The next level of a reduction, of so many entries a row, behind tiles that were ``tuned``."""
+    length = next_power_of_2(extent)
+    if tuned.strip == tuned.length:
+        fits = length <= tuned.length
+        return dataclasses.replace(tuned, length=length, strip=length) if fits else tuned
+    if tuned.lanes == 1 and length <= ENTRIES:
+        return Tuning(length, lanes=1, warps=max(1, length // 1024), window=1, strip=length)
+    strips = -(-extent // tuned.strip)
+    return dataclasses.replace(tuned, length=strips * tuned.strip)
+
+
 def parts(shape: Shape) -> Tuning:
     """The parts of a scan in two passes: their number depends on nothing but the shape."""
     chosen = _forced.get()
@@ -198,26 +266,42 @@ def parts(shape: Shape) -> Tuning:
             chosen, rows=1, strip=min(chosen.strip or chosen.length, chosen.length)
         )
     wide = next_power_of_2(max(shape.width, 4)) // 4
-    warps, count = (4, PARTS // 2) if shape.segmented else (1, PARTS)
+    lanes, warps, strip = 1, 1, 1024
     if shape.inner > 1:
-        lanes, warps = min(32, next_power_of_2(shape.inner)), 1
+        lanes = min(32, next_power_of_2(shape.inner))
         strip = max(16, 1024 // lanes // wide)
-    else:
-        lanes, strip = 1, 1024
+    elif shape.segmented:
+        warps, strip = 2, 512
+    return Tuning(_part(shape, lanes, strip), lanes, warps, 1, strip=strip)
+
+
+def _part(shape: Shape, lanes: int, strip: int) -> int:
+    """The length of one of `PARTS`, a multiple of the strip's."""
     columns = shape.outer * -(-shape.inner // lanes)
-    strips = -(-shape.n // strip)
-    return Tuning(-(-strips // max(1, count // columns)) * strip, lanes, warps, 1, strip=strip)
+    strips, parts = -(-shape.n // strip), max(1, PARTS // columns)
+    return -(-strips // parts) * strip
 
 
 PARTS = 2112
-"""Parts of a scan in two passes: sixteen on each of 132 multiprocessors, half of them where it is
-segmented (H200, 2026-11-22: benchmarks/NOTES.md)."""
+"""Parts of a scan in two passes: sixteen on each of 132 multiprocessors (H200, 2026-11-22:
+benchmarks/NOTES.md)."""
+
+ENTRIES = 8192
+"""So many entries of resident programs are one strip of one program; more, or entries of several
+lanes, are walked by one."""
 
 PER_GPU = 2112
 """Fewer programs of a reduction than this take shorter tiles: 16 on each of 132 multiprocessors."""
 
-SMALL = 2**17
-"""Up to so many elements, tiles of half the length: full ones are too few to fill the machine."""
+FEW = {
+    4: ((2**17, 2048, 1), (2**19, 4096, 4)),
+    8: ((2**15, 512, 1), (2**17, 1024, 2), (2**18, 2048, 4), (2**20, 4096, 4)),
+    0: ((2**15, 512, 2), (2**17, 1024, 4), (2**18, 2048, 4), (2**20, 4096, 4)),
+}
+SEGMENTED = ((2**19, 512, 1),)
+"""Tiles where there are few elements: by the bytes of one (0: more), by the most elements, length
+and warps. Full tiles would be too few to fill the machine, and a tile's own time shows (H200,
+2026-11-22: benchmarks/NOTES.md, "Few elements")."""
 
 MANY = 256
 """So many rows keep the machine busy by themselves."""
@@ -228,5 +312,21 @@ outgrow the instruction cache."""
 
 
 def suits_block(shape: Shape, tile: Tuning) -> bool:
-    """Whether block is better for a row that fits: not if its tiles are slivers of the lanes."""
-    return tile.lanes >= min(32, next_power_of_2(shape.inner))
+    """Whether block is better for a row that fits.
+
+    Not if its tiles are slivers of the lanes, nor for a lone row of more segments than a tile that
+    waits for nobody scans as fast.
+    """
+    lone = shape.segmented and shape.outer * shape.inner == 1 and shape.n > 4096
+    return tile.lanes >= min(32, next_power_of_2(shape.inner)) and not lone
+
+
+def suits_two_passes(shape: Shape, results: int) -> bool:
+    """Whether two passes are better than one: where operands stay in the L2 cache between them.
+
+    One of two results of the affine operator, 2^22: 18.6 µs in two passes, 20.8 in one; both
+    results 25.4 and 22.9 (H200, 2026-11-22).
+    """
+    two_words = (shape.leaves, shape.width, results) == (2, 8, 1)
+    few = 2**19 < shape.outer * shape.n <= 2**22
+    return two_words and few and shape.inner == 1 and not shape.segmented
