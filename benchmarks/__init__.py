@@ -1,14 +1,27 @@
-"""Measurements of jscan beside what JAX itself offers.
+"""Measurements of jscan beside what JAX itself and others offer.
 
-``python -m benchmarks core`` measures every case of the core on one GPU: GPU time (CUPTI, the
-kernels of one call added up, the fill of the state included) as a share of copy speed, that is of
-``x + 1`` on 2^28 words of 32 bits in the same process, with the answer of every case checked on
-the GPU and the same operation of ``jax.lax`` beside it. ``python -m benchmarks segments`` does so
-for reductions, conversions between the forms of segments, pack and split, with ``jax.ops`` and
-``jax.numpy`` beside them. ``python -m benchmarks latency`` measures the time of a call and
-``python -m benchmarks compile`` the time to compile and the size of the program, both on any
-machine; where there is no GPU ``core`` runs those two and says so. Each prints a table and writes
-JSON with the versions of everything that matters. With ``--dry-run``, ``core`` and ``segments``
-lower every case for CUDA at its full size and check its answer at a small one, on a machine without
-a GPU. ``benchmarks/memcheck.py`` runs one kernel of each kind for compute-sanitizer.
+``python -m benchmarks all`` measures every suite on one GPU and writes a file for each: GPU time
+(CUPTI, the kernels of one call added up, the fill of the state included) as a share of copy speed,
+that is of ``x + 1`` on 2^28 words of 32 bits in the same process, with the answer of every case
+checked on the GPU and the same operation of ``jax.lax`` beside it. By their own names there are
+
+    core         scans of every kind            segments    reductions, conversions, pack, split
+    derivatives  recurrences and gradients      strategies  every strategy over the length
+    dtypes       sums of every dtype            operators   scans with every operator
+    rows         many short rows to few long    skew        segments of every size, even and skewed
+    tiles        forced tiles and windows       reductions  every strategy of reductions
+    scaling      forced numbers of programs
+
+where ``torch``, ``cupy``, ``cuda.compute`` and CUB's headers stand beside jscan if they are
+installed, timed by CUDA events. ``latency`` measures the time of a call and ``compile`` the time to
+compile and the size of the program, both on any machine; where there is no GPU ``core``,
+``strategies`` and ``all`` compare with ``lax`` on the CPU and say so. Each prints a table and
+writes JSON with the versions of everything that matters. With ``--dry-run`` every case is lowered
+for CUDA at its full size and its answer checked at a small one, on a machine without a GPU.
+``benchmarks/memcheck.py`` runs one kernel of each kind for compute-sanitizer.
 """
+
+import os
+
+# JAX is not to take the GPU's memory at once: other libraries in the process need some of it.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

@@ -75,11 +75,71 @@ def _segmented_sum(result: jax.Array, x: jax.Array, heads: jax.Array) -> jax.Arr
     return _differing(result.reshape(-1), wanted.astype(result.dtype))
 
 
+def _any_so_far(result: jax.Array, x: jax.Array) -> jax.Array:
+    return _differing(result, lax.cummax(x.astype(jnp.int32)) != 0)
+
+
+def _product_of_signs(result: jax.Array, x: jax.Array) -> jax.Array:
+    return _differing(result, _parity(x).astype(result.dtype))
+
+
+def _parity(x: jax.Array) -> jax.Array:
+    """The cumulative product of -1 and 1, by counting those below 0."""
+    return 1 - 2 * (lax.cumsum((x < 0).astype(jnp.int32)) & 1)
+
+
+def _complex_sum(result: jax.Array, x: jax.Array) -> jax.Array:
+    sums = (lax.cumsum(part.astype(jnp.int32)) for part in (x.real, x.imag))
+    return _differing(result, lax.complex(*(s.astype(jnp.float32) for s in sums)))
+
+
+def _last_writes(result: jax.Array, x: jax.Array) -> jax.Array:
+    last = lax.cummax(jnp.where(x != 0, jnp.arange(x.size, dtype=jnp.int32), 0))
+    return _differing(result, x[last])
+
+
+def _products_of_turns(result: tuple[jax.Array, ...], *entries: jax.Array) -> jax.Array:
+    """A turn behind a reflection goes the other way round, so turns are summed with signs."""
+    whole = [x.astype(jnp.int32) for x in entries]
+    cosine, sine = whole[0], whole[2]
+    turn = jnp.where(sine == 0, 1 - cosine, 2 - sine)
+    sign = whole[0] * whole[3] - whole[1] * whole[2]
+    product = _parity(sign)
+    turned = lax.cumsum(product * sign * turn) & 3
+    odd = turned & 1 == 1
+    cosine, sine = jnp.where(odd, 0, 1 - turned), jnp.where(odd, 2 - turned, 0)
+    wanted = (cosine, -product * sine, sine, product * cosine)
+    return sum(
+        (_differing(x, w.astype(x.dtype)) for x, w in zip(result, wanted, strict=True)),
+        start=jnp.int32(0),
+    )
+
+
 def _recurrence(result: jax.Array, slopes: jax.Array, offsets: jax.Array) -> jax.Array:
     """With slopes of -1 and 1 and s their running product, h = s · cumsum(s · b)."""
-    negative = lax.cumsum((slopes < 0).astype(jnp.int32))
-    product = 1 - 2 * (negative & 1)
+    product = _parity(slopes)
     wanted = product * lax.cumsum(product * offsets.astype(jnp.int32))
+    return _differing(result, wanted.astype(result.dtype))
+
+
+def _both_recurrences(
+    result: tuple[jax.Array, jax.Array], slopes: jax.Array, offsets: jax.Array
+) -> jax.Array:
+    """The products of slopes too."""
+    products, values = result
+    wrong = _differing(products, _parity(slopes).astype(products.dtype))
+    return wrong + _recurrence(values, slopes, offsets)
+
+
+def _segmented_recurrence(
+    result: jax.Array, slopes: jax.Array, offsets: jax.Array, heads: jax.Array
+) -> jax.Array:
+    """The same, less what had been summed before the segment's head."""
+    product = _parity(slopes)
+    terms = product * offsets.astype(jnp.int32)
+    sums, place = lax.cumsum(terms), jnp.arange(terms.size, dtype=jnp.int32)
+    head = lax.cummax(jnp.where(heads != 0, place, 0))
+    wanted = product * (sums - (sums - terms)[head])
     return _differing(result, wanted.astype(result.dtype))
 
 
@@ -275,6 +335,13 @@ log_sum_exp = Check(_log_sum_exp, 1e-4, "worst absolute error", x64=True)
 exclusive_or = Check(_exclusive_or)
 segmented_sum = Check(_segmented_sum)
 recurrence = Check(_recurrence)
+both_recurrences = Check(_both_recurrences)
+segmented_recurrence = Check(_segmented_recurrence)
+any_so_far = Check(_any_so_far)
+product_of_signs = Check(_product_of_signs)
+complex_sum = Check(_complex_sum)
+last_writes = Check(_last_writes)
+products_of_turns = Check(_products_of_turns)
 complex_recurrence_and_gradient = Check(_complex_recurrence_and_gradient)
 segmented_product_and_gradient = Check(_segmented_product_and_gradient)
 product_and_gradient = Check(_product_and_gradient)

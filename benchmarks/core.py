@@ -1,98 +1,17 @@
-"""The cases of the core: what is run, on what, how many bytes it must move, and what is hoped for.
-
-Later suites add lists of `Case`; everything that measures, reports and writes takes such a list.
-"""
+"""The cases of the core: plain and segmented scans of every kind, large and small."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
 from benchmarks import answers, inputs, operations
-from benchmarks.answers import Check
-from benchmarks.inputs import Build, Shape
+from benchmarks.case import Case, Inputs, Unit, length
+from benchmarks.inputs import Shape
 from benchmarks.operations import Operation
-
-Unit = Literal["share", "us", "ratio", "share ratio", "speedup"]
-"""A share of copy speed; microseconds; speed, or the share of copy speed, as a ratio to the best of
-other cases; speed as a ratio to the fastest of some peers."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Inputs:
-    """A builder of operands and its arguments."""
-
-    build: Build
-    args: tuple[float, ...] = ()
-    x64: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Aim:
-    """What is hoped for of a measurement.
-
-    Attributes:
-      target: what is hoped for, in `unit`; None where nothing has been said.
-      floor: what it must not fall behind, in `unit`.
-      unit: of target and floor.
-      against: the names of the cases that a ratio refers to, or of the peers that a speedup does.
-    """
-
-    target: float | None
-    floor: float | None
-    unit: Unit = "share"
-    against: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """One measurement.
-
-    Attributes:
-      name: of the case, unique in its list.
-      inputs: its operands; consecutive cases with equal inputs share them.
-      run: the operation on them.
-      check: of its answer.
-      bytes: that any implementation has to move.
-      target: of its first aim, as are the next two and `against`.
-      floor: see `Aim`.
-      unit: see `Aim`.
-      peers: the same operation by others.
-      against: see `Aim`.
-      also: further aims of the same measurement.
-    """
-
-    name: str
-    inputs: Inputs
-    run: Operation
-    check: Check
-    bytes: int
-    target: float | None
-    floor: float | None
-    unit: Unit = "share"
-    peers: Mapping[str, Operation] = dataclasses.field(default_factory=dict)
-    against: tuple[str, ...] = ()
-    also: tuple[Aim, ...] = ()
-
-    @property
-    def aims(self) -> tuple[Aim, ...]:
-        """All of them."""
-        return Aim(self.target, self.floor, self.unit, self.against), *self.also
-
-    @property
-    def relatives(self) -> frozenset[str]:
-        """The names of the cases that its aims refer to."""
-        return frozenset(
-            name
-            for aim in self.aims
-            if aim.unit in ("ratio", "share ratio")
-            for name in aim.against
-        )
 
 
 def cases(shrink: int = 0) -> list[Case]:
@@ -107,12 +26,6 @@ def cases(shrink: int = 0) -> list[Case]:
         *_ragged_rows(shrink),
         *_leaves(shrink),
     ]
-
-
-def length(exponent: int, shrink: int) -> tuple[int, str]:
-    """2^exponent, divided by 2^shrink but not below 2^10, and how to write it."""
-    exponent = max(exponent - shrink, 10)
-    return 1 << exponent, f"2^{exponent}"
 
 
 def _shape(exponents: tuple[int, int], shrink: int) -> tuple[int, int]:

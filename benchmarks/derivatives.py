@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from benchmarks import answers, inputs, operations
 from benchmarks.answers import Check
-from benchmarks.core import Aim, Case, Inputs, length
+from benchmarks.case import Aim, Case, Inputs, length
 from benchmarks.inputs import Build
 from benchmarks.operations import Operation
 

@@ -18,7 +18,8 @@ Build = Callable[..., tuple[jax.Array, ...]]
 Shape = tuple[int, ...]
 
 
-def _draw(seed: int, shape: Shape, choices: int) -> jax.Array:
+def draw(seed: int, shape: Shape, choices: int) -> jax.Array:
+    """Whole numbers from 0, all below ``choices``; a seed's are the same in every call."""
     bits = jax.random.bits(jax.random.key(seed), shape, jnp.uint32)
     return (bits % choices).astype(jnp.int32)
 
@@ -26,7 +27,7 @@ def _draw(seed: int, shape: Shape, choices: int) -> jax.Array:
 @functools.cache
 def signs(shape: Shape, dtype: Any) -> Build:
     """-1, 0 and 1: a walk whose sums stay within 2^24 for every length measured here."""
-    return lambda: ((_draw(0, shape, 3) - 1).astype(dtype),)
+    return lambda: ((draw(0, shape, 3) - 1).astype(dtype),)
 
 
 @functools.cache
@@ -46,7 +47,58 @@ def rising(n: int) -> Build:
 
     def build() -> tuple[jax.Array]:
         ramp = jnp.arange(n, dtype=jnp.int32) >> 6
-        return ((ramp + _draw(2, (n,), 2**16)).astype(jnp.float32),)
+        return ((ramp + draw(2, (n,), 2**16)).astype(jnp.float32),)
+
+    return build
+
+
+@functools.cache
+def falling(n: int) -> Build:
+    """The same downwards, whose minimum changes all the way."""
+    return lambda: (-rising(n)()[0],)
+
+
+@functools.cache
+def complex_signs(n: int) -> Build:
+    """Real and imaginary parts -1, 0 and 1, whose sums stay within 2^24."""
+
+    def build() -> tuple[jax.Array]:
+        parts = (draw(seed, (n,), 3) - 1 for seed in (0, 23))
+        return (lax.complex(*(x.astype(jnp.float32) for x in parts)),)
+
+    return build
+
+
+@functools.cache
+def rare_bits(n: int) -> Build:
+    """0, but for some 128 numbers of one bit each."""
+
+    def build() -> tuple[jax.Array]:
+        there = draw(24, (n,), max(n // 128, 1)) == 0
+        return (jnp.where(there, jnp.int32(1) << draw(25, (n,), 32), 0),)
+
+    return build
+
+
+@functools.cache
+def rare_gaps(n: int) -> Build:
+    """The same with all bits reversed."""
+    return lambda: (~rare_bits(n)()[0],)
+
+
+@functools.cache
+def quarter_turns(n: int) -> Build:
+    """Matrices of two by two, row after row: quarter turns, half of them reflected first.
+
+    Products are such matrices again, however many there are.
+    """
+
+    def build() -> tuple[jax.Array, ...]:
+        turn, sign = draw(26, (n,), 4), 1 - 2 * draw(27, (n,), 2)
+        cosine = jnp.where(turn & 1 == 1, 0, 1 - turn)
+        sine = jnp.where(turn & 1 == 1, 2 - turn, 0)
+        entries = (cosine, -sign * sine, sine, sign * cosine)
+        return tuple(x.astype(jnp.float32) for x in entries)
 
     return build
 
@@ -74,7 +126,18 @@ def flagged(shape: Shape, heads_shape: Shape, heads_dtype: Any) -> Build:
 
     def build(density: jax.Array) -> tuple[jax.Array, jax.Array]:
         heads = jax.random.uniform(jax.random.key(5), heads_shape) < density
-        return (_draw(0, shape, 3) - 1).astype(jnp.float32), heads.astype(heads_dtype)
+        return (draw(0, shape, 3) - 1).astype(jnp.float32), heads.astype(heads_dtype)
+
+    return build
+
+
+@functools.cache
+def flagged_reflections(n: int) -> Build:
+    """Slopes -1 and 1, offsets -1, 0 and 1, and heads of the density that is the argument."""
+
+    def build(density: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        slopes, offsets = reflections((n,))()
+        return slopes, offsets, flagged((n,), (n,), jnp.uint8)(density)[1]
 
     return build
 
@@ -85,7 +148,7 @@ def reflections(shape: Shape, slopes_shape: Shape | None = None) -> Build:
 
     def build() -> tuple[jax.Array, jax.Array]:
         (slopes,) = factors(slopes_shape or shape)()
-        return slopes, (_draw(0, shape, 3) - 1).astype(jnp.float32)
+        return slopes, (draw(0, shape, 3) - 1).astype(jnp.float32)
 
     return build
 
@@ -93,13 +156,13 @@ def reflections(shape: Shape, slopes_shape: Shape | None = None) -> Build:
 @functools.cache
 def factors(shape: Shape) -> Build:
     """-1 and 1, whose products neither grow nor vanish however many there are."""
-    return lambda: ((2 * _draw(6, shape, 2) - 1).astype(jnp.float32),)
+    return lambda: ((2 * draw(6, shape, 2) - 1).astype(jnp.float32),)
 
 
 @functools.cache
 def cotangents(shape: Shape) -> Build:
     """-1, 0 and 1, drawn apart from every other operand."""
-    return lambda: ((_draw(15, shape, 3) - 1).astype(jnp.float32),)
+    return lambda: ((draw(15, shape, 3) - 1).astype(jnp.float32),)
 
 
 @functools.cache
@@ -122,7 +185,7 @@ def turns(n: int) -> Build:
     """
 
     def build() -> tuple[jax.Array, jax.Array, jax.Array]:
-        k = _draw(16, (n,), 4)
+        k = draw(16, (n,), 4)
         coefficients = lax.complex(*(_less(k == i, k == i + 2) for i in (0, 1)))
         return coefficients, _rare(17, n), _rare(20, n)
 
@@ -134,8 +197,8 @@ def _less(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _rare(seed: int, n: int) -> jax.Array:
-    there = _draw(seed, (n,), 64) == 0
-    parts = (jnp.where(there, _draw(seed + i, (n,), 3) - 1, 0) for i in (1, 2))
+    there = draw(seed, (n,), 64) == 0
+    parts = (jnp.where(there, draw(seed + i, (n,), 3) - 1, 0) for i in (1, 2))
     return lax.complex(*(x.astype(jnp.float32) for x in parts))
 
 
@@ -161,7 +224,7 @@ def slopes_of_logs(n: int) -> Build:
     def build() -> tuple[jax.Array, jax.Array]:
         ramp = jnp.arange(n, dtype=jnp.float32) * (LOG_RANGE / n)
         noise = jax.random.normal(jax.random.key(3), (n,), jnp.float32)
-        return ramp + noise, (2 * _draw(15, (n,), 2) - 1).astype(jnp.float32)
+        return ramp + noise, (2 * draw(15, (n,), 2) - 1).astype(jnp.float32)
 
     return build
 
@@ -172,7 +235,7 @@ def samples(n: int) -> Build:
 
     def build() -> tuple[jax.Array, jax.Array, jax.Array]:
         one, zero = jnp.ones(n, jnp.float32), jnp.zeros(n, jnp.float32)
-        return one, _draw(0, (n,), 3).astype(jnp.float32), zero
+        return one, draw(0, (n,), 3).astype(jnp.float32), zero
 
     return build
 
@@ -186,13 +249,13 @@ def joined(*builds: Build) -> Build:
 @functools.cache
 def eights(shape: Shape, dtype: Any) -> Build:
     """-8 to 8, whose sums stay within 2^24 for every length measured here."""
-    return lambda: ((_draw(7, shape, 17) - 8).astype(dtype),)
+    return lambda: ((draw(7, shape, 17) - 8).astype(dtype),)
 
 
 @functools.cache
 def numbers(n: int) -> Build:
     """Whole float32 numbers below 2^20, hardly any two of them alike."""
-    return lambda: (_draw(8, (n,), 2**20).astype(jnp.float32),)
+    return lambda: (draw(8, (n,), 2**20).astype(jnp.float32),)
 
 
 @functools.cache
@@ -200,8 +263,8 @@ def rare_writes(n: int) -> Build:
     """Some thirty random int32 numbers, and 0 everywhere else."""
 
     def build() -> tuple[jax.Array]:
-        written = _draw(9, (n,), max(n // 32, 1)) == 0
-        return (jnp.where(written, 1 + _draw(10, (n,), 2**30), 0),)
+        written = draw(9, (n,), max(n // 32, 1)) == 0
+        return (jnp.where(written, 1 + draw(10, (n,), 2**30), 0),)
 
     return build
 
@@ -213,7 +276,7 @@ def mask(n: int, density: float) -> Build:
 
 
 def _ids(n: int, count: int) -> jax.Array:
-    return _draw(12, (n,), count)
+    return draw(12, (n,), count)
 
 
 @functools.cache
@@ -258,41 +321,3 @@ def offsets(n: int, count: int) -> Build:
         return (jnp.searchsorted(ids, jnp.arange(count + 1, dtype=jnp.int32)),)
 
     return build
-
-
-@functools.cache
-def equal_segments(n: int, length: int) -> Build:
-    """Ids of segments of one length; the last may be shorter."""
-    return lambda: (jnp.arange(n, dtype=jnp.int32) // length,)
-
-
-@functools.cache
-def short_segments(n: int, count: int) -> Build:
-    """Ids of segments of 10 to 50 elements, of which at most ``count`` are needed."""
-
-    def build() -> tuple[jax.Array]:
-        return (_repeated(10 + _draw(13, (count,), 41), n),)
-
-    return build
-
-
-@functools.cache
-def skewed_segments(n: int, count: int) -> Build:
-    """Ids of segments of which one, in the middle, has half of the elements.
-
-    The lengths of the others are as 1, 1/2, 1/3 and so on (Zipf's law), in random order.
-    """
-
-    def build() -> tuple[jax.Array]:
-        shares = 1 / jax.random.permutation(jax.random.key(14), jnp.arange(1.0, count))
-        lengths = jnp.maximum((n // 2) * shares / jnp.sum(shares) - 1, 1).astype(jnp.int32)
-        before, behind = jnp.split(lengths, [count // 2])
-        half = n - jnp.sum(lengths, keepdims=True)
-        return (_repeated(jnp.concatenate([before, half, behind]), n),)
-
-    return build
-
-
-def _repeated(lengths: jax.Array, n: int) -> jax.Array:
-    segments = jnp.arange(lengths.size, dtype=jnp.int32)
-    return jnp.repeat(segments, lengths, total_repeat_length=n)

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 import jscan
+from benchmarks import outside
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
@@ -48,10 +49,17 @@ def record(commit: str | None = None) -> dict[str, Any]:
         "jaxlib": importlib.metadata.version("jaxlib"),
         "numpy": np.__version__,
         "jscan": jscan.__version__,
+        **_others(),
         "commit": commit or _output("git", "rev-parse", "HEAD"),
         "uncommitted_changes": None if changed is None else bool(changed),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
+
+
+def _others() -> dict[str, str | None]:
+    """Versions of the libraries outside JAX; CUB's is that of the compiler it came with."""
+    found = outside.versions()
+    return {"nvcc" if name == "cub" else name: version for name, version in found.items()}
 
 
 @contextlib.contextmanager

@@ -2,119 +2,28 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
 import dataclasses
 import importlib
-import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from benchmarks import machine
-from benchmarks.core import Case
-from benchmarks.operations import Operation
+from benchmarks import outside
+from benchmarks.case import Case
+from benchmarks.programs import Executables, Plan, Program, found, plan
 
 Kernels = list[tuple[str, float]]
 """The kernels of one call: name and milliseconds."""
 
 LONGEST_PEER = 0.5  # seconds of one call, beyond which a peer is left out
+LONGEST = 1.0  # seconds of all calls of a round, beyond which there are fewer of them
 HURRY = 45.0  # seconds of measuring, after which a case gets one round
+SHORT = 2**23  # bytes, which take a few microseconds
 COPY_EVERY = 8  # cases between two measurements of the copy
-
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """A function and the shapes it is compiled for; equal ones are compiled once."""
-
-    fn: Operation
-    operands: tuple[Any, ...]
-    x64: bool = False
-
-    def compile(self) -> jax.stages.Compiled:
-        """The program for the default backend."""
-        with jax.enable_x64(self.x64):
-            return jax.jit(self.fn).lower(*self.operands).compile()
-
-    def lower_for_cuda(self) -> jax.stages.Lowered:
-        """The program for a CUDA GPU that need not exist."""
-        with jax.enable_x64(self.x64):
-            return machine.lower_for_cuda(self.fn, self.operands)
-
-
-Executables = Mapping[Program, jax.stages.Compiled | Exception]
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """The programs of one case."""
-
-    build: Program
-    run: Program
-    check: Program
-    peers: Mapping[str, Program]
-
-    def programs(self) -> list[Program]:
-        """All of them."""
-        return [self.build, self.run, self.check, *self.peers.values()]
-
-
-def plan(case: Case) -> Plan:
-    """Traces a case for its shapes; nothing is computed."""
-    x64 = case.inputs.x64
-    scalars = tuple(jax.ShapeDtypeStruct((), jnp.float32) for _ in case.inputs.args)
-    with jax.enable_x64(x64):
-        operands = _shapes(jax.eval_shape(case.inputs.build, *scalars))
-        result = _shapes(jax.eval_shape(case.run, *operands))
-    return Plan(
-        Program(case.inputs.build, scalars, x64),
-        Program(case.run, operands, x64),
-        Program(case.check.error, (result, *operands), case.check.x64),
-        {name: Program(peer, operands, x64) for name, peer in case.peers.items()},
-    )
-
-
-def programs_of(cases: Iterable[Case]) -> list[Program]:
-    """The programs of all cases that can be traced; `run_all` reports the others."""
-    programs = []
-    for case in cases:
-        with contextlib.suppress(Exception):
-            programs += plan(case).programs()
-    return programs
-
-
-def _shapes(tree: Any) -> Any:
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
-
-
-def add_one(x: jax.Array) -> jax.Array:
-    """The copy: every word is read once and written once."""
-    return x + 1
-
-
-def copy_program(words: int) -> Program:
-    """The copy of so many 32-bit words."""
-    return Program(add_one, (jax.ShapeDtypeStruct((words,), jnp.int32),))
-
-
-def compile_all(programs: Iterable[Program], advance: Callable[[], None]) -> Executables:
-    """Compiles every distinct program on as many threads as there are processors, at most 16."""
-
-    def compiled(program: Program) -> jax.stages.Compiled | Exception:
-        try:
-            return program.compile()
-        except Exception as error:  # reported with the case, whatever it is
-            return error
-        finally:
-            advance()
-
-    distinct = list(dict.fromkeys(programs))
-    with concurrent.futures.ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        return dict(zip(distinct, pool.map(compiled, distinct), strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +54,8 @@ class Outcome:
     """What became of one case. ``times`` is None where it was not timed.
 
     ``temporaries`` are the bytes that its program, and those of its peers by their names, allocate
-    beside operands and results, as multiples of the largest operand.
+    beside operands and results, as multiples of the largest operand. ``peer_errors`` are the
+    largest differences between the answers of libraries outside JAX and the case's own.
     """
 
     case: Case
@@ -155,6 +65,7 @@ class Outcome:
     peers: dict[str, Times | str] = dataclasses.field(default_factory=dict)
     temporaries: float | None = None
     peer_temporaries: dict[str, float | None] = dataclasses.field(default_factory=dict)
+    peer_errors: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def is_right(self) -> bool:
@@ -193,6 +104,12 @@ class Stopwatch:
         """So many rounds of so many calls, some copies before each round."""
         return _times(self._sample(compiled, operands, rounds, iterations))
 
+    def wake(self) -> None:
+        """Some copies: an idle GPU lowers its clocks."""
+        for _ in range(10):
+            copied = self._copy(self._operand)
+        jax.block_until_ready(copied)
+
     def time_copy(self, rounds: int, iterations: int) -> None:
         """Adds to the samples of the copy."""
         self._copies += self._sample(self._copy, (self._operand,), rounds, iterations)
@@ -212,8 +129,7 @@ class Stopwatch:
     ) -> list[Kernels]:
         samples: list[Kernels] = []
         for _ in range(rounds):
-            for _ in range(10):  # an idle GPU lowers its clocks
-                self._copy(self._operand)
+            self.wake()
             samples += gpu_time(compiled, operands, iterations)
         return samples
 
@@ -266,15 +182,15 @@ def built(program: Program, case: Case, executables: Executables) -> tuple[jax.A
     """The operands of a case, on the device."""
     with jax.enable_x64(program.x64):
         scalars = [jnp.float32(x) for x in case.inputs.args]
-        operands: tuple[jax.Array, ...] = _found(executables, program)(*scalars)
+        operands: tuple[jax.Array, ...] = found(executables, program)(*scalars)
         return jax.block_until_ready(operands)
 
 
 def _checked(programs: Plan, operands: Sequence[jax.Array], executables: Executables) -> float:
     with jax.enable_x64(programs.run.x64):
-        result = _found(executables, programs.run)(*operands)
+        result = found(executables, programs.run)(*operands)
     with jax.enable_x64(programs.check.x64):
-        return float(_found(executables, programs.check)(result, *operands))
+        return float(found(executables, programs.check)(result, *operands))
 
 
 def _timed(
@@ -286,16 +202,51 @@ def _timed(
     rounds: int,
     iterations: int,
 ) -> None:
-    few = 5 if outcome.case.unit == "us" else 1  # short calls scatter more and cost nothing
+    case = outcome.case
+    # Short calls scatter more and cost nothing.
+    iterations *= 5 if case.unit == "us" or case.bytes < SHORT else 1
     with jax.enable_x64(programs.run.x64):
-        run = _found(executables, programs.run)
-        outcome.times = stopwatch.time(run, operands, rounds, few * iterations)
+        run = found(executables, programs.run)
+        affordable = max(1, int(LONGEST / _seconds(run, operands)))
+        outcome.times = stopwatch.time(run, operands, rounds, min(iterations, affordable))
         outcome.temporaries = _temporaries(run, operands)
         for name, program in programs.peers.items():
             outcome.peer_temporaries[name] = _temporaries(executables[program], operands)
             outcome.peers[name] = _timed_peer(
-                executables[program], operands, stopwatch, few * iterations // 2 or 1
+                executables[program], operands, stopwatch, iterations // 2 or 1
             )
+    if programs.distance is not None:
+        _time_outside(outcome, programs, operands, executables, stopwatch, iterations)
+
+
+def _time_outside(
+    outcome: Outcome,
+    programs: Plan,
+    operands: Sequence[jax.Array],
+    executables: Executables,
+    stopwatch: Stopwatch,
+    iterations: int,
+) -> None:
+    """Times the libraries outside JAX, and compares what they find with the case's own answer."""
+    assert programs.distance is not None
+    with jax.enable_x64(programs.run.x64):
+        like = jax.block_until_ready(found(executables, programs.run)(*operands))
+        distance = found(executables, programs.distance)
+        for peer in outcome.case.outside:
+            stopwatch.wake()
+            measured = outside.measure(peer, operands, like, distance, iterations)
+            if isinstance(measured, str):
+                outcome.peers[peer.name] = measured
+            else:
+                times, outcome.peer_errors[peer.name] = measured
+                outcome.peers[peer.name] = Times(tuple(times), ())
+
+
+def _seconds(compiled: jax.stages.Compiled, operands: Sequence[jax.Array]) -> float:
+    """One call, by the wall clock."""
+    start = time.monotonic()
+    jax.block_until_ready(compiled(*operands))
+    return max(time.monotonic() - start, 1e-6)
 
 
 def _temporaries(
@@ -320,18 +271,9 @@ def _timed_peer(
         return f"{type(peer).__name__}: {peer}"[:200]
     try:
         jax.block_until_ready(peer(*operands))
-        start = time.monotonic()
-        jax.block_until_ready(peer(*operands))
-        seconds = time.monotonic() - start
+        seconds = _seconds(peer, operands)
         if seconds > LONGEST_PEER:
             return f"left out: a call takes {seconds:.1f} s"
         return stopwatch.time(peer, operands, 1, iterations)
     except Exception as error:  # a peer's failure is not the case's
         return f"{type(error).__name__}: {error}"[:200]
-
-
-def _found(executables: Executables, program: Program) -> jax.stages.Compiled:
-    executable = executables[program]
-    if isinstance(executable, Exception):
-        raise executable
-    return executable

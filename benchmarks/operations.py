@@ -155,6 +155,12 @@ def lax_scan(operator: Callable[[Any, Any], Any], reverse: bool = False) -> Oper
     return lambda x: lax.associative_scan(operator, x, reverse)
 
 
+@functools.cache
+def lax_scan_leaves(operator: Callable[[Any, Any], Any]) -> Operation:
+    """lax.associative_scan of a tuple of leaves."""
+    return lambda *leaves: lax.associative_scan(operator, leaves)
+
+
 def lax_scan_logaddexp(x: jax.Array) -> jax.Array:
     """lax.associative_scan with logaddexp."""
     result: jax.Array = lax.associative_scan(jnp.logaddexp, x)

@@ -79,6 +79,16 @@ COMPILED = tuple(
     pair for pair in PAIRS if pair.name in ("sum, float32", "max", "segmented sum", "affine")
 )
 
+LENGTHS = tuple(2**exponent for exponent in range(10, 21, 2))
+BY_LENGTH = (
+    Pair("sum beside lax.cumsum", operations.cumsum(), operations.lax_cumsum(), _floats),
+    *(
+        dataclasses.replace(pair, name=f"{pair.name} beside lax.associative_scan")
+        for pair in PAIRS
+        if pair.name in ("sum, float32", "segmented sum", "affine")
+    ),
+)
+
 
 def latency(seconds: float = 1.5) -> list[dict[str, Any]]:
     """Times jitted calls, jscan and lax in turn, by the wall clock; so long for each operation."""
@@ -157,6 +167,22 @@ def show_ratios(title: str, entries: Sequence[dict[str, Any]]) -> None:
     ]
     columns = ["operation", "jscan ms", "lax ms", "repeats", "ratio", "of fastest", "allowed"]
     report.table(f"{title}: medians, lower is better", columns, rows)
+
+
+def by_length(seconds: float = 0.2) -> list[dict[str, Any]]:
+    """Times jitted calls over the length, jscan's default and lax in turn, by the wall clock."""
+    entries = []
+    with report.progress("calls", len(BY_LENGTH) * len(LENGTHS)) as advance:
+        for pair, n in itertools.product(BY_LENGTH, LENGTHS):
+            operands = pair.operands(n)
+            ours, theirs = _in_turn(
+                functools.partial(jax.jit(pair.jscan), *operands),
+                functools.partial(jax.jit(pair.lax), *operands),
+                seconds,
+            )
+            entries.append(_entry(f"{pair.name}, 2^{n.bit_length() - 1}", ours, theirs, None))
+            advance("")
+    return entries
 
 
 def compile_times(repeats: int = 3) -> list[dict[str, Any]]:

@@ -1,160 +1,163 @@
-"""``python -m benchmarks.readme``: writes the README's tables of figures from committed results."""
+"""``python -m benchmarks.readme``: everything that shows figures, made from committed results.
+
+Rewrites what stands between marks of the README, results/TABLES.md, and results/plots/*.svg. What
+has not been measured stays as it is in the README, is said so on the page, and has no plot.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from benchmarks import machine
+from benchmarks import curves, machine, orderings, plots, tables
+from benchmarks.curves import Results
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
+TABLES = RESULTS / "TABLES.md"
 README = machine.REPOSITORY / "README.md"
 
+TELLING = {
+    "core": (
+        "inclusive sum, float32, 2^28",
+        "inclusive sum, float32, 2^24",
+        "inclusive sum, float32, 2^20",
+        "inclusive sum, float32, 2^12",
+        "logaddexp, float32, 2^28",
+        "inclusive sum, float64, 2^27",
+        "inclusive sum, bfloat16, 2^28",
+        "inclusive sum, int8, 2^29",
+        "sum of (65536, 1024), last axis, float32",
+        "sum of (1048576, 64), first axis, float32",
+        "segmented sum, uint8 heads, 1 %, 2^27",
+        "segmented sum, uint8 heads, one segment, 2^27",
+        "vmap of segmented sum, (4096, 32768), heads shared",
+        "affine, one of two results, float32, 2^27",
+        "Welford, three leaves, float32, 2^26",
+    ),
+    "segments": (
+        "segment_sum, sorted ids, float32, 2^27 into 2^20",
+        "segment_sum of (1048576, 64), sorted ids, float32, into 32768",
+        "segment_sum, one segment, float32, 2^27",
+        "segment_sum, segments of 3, float32, 2^27",
+        "reduce by flags, float32, 2^27 into 2^20",
+        "reduce, sum, float32, 2^28",
+        "offsets to flags, 2^27 into 2^20",
+        "pack, 50%, float32, 2^26",
+        "split, 50%, float32, 2^26",
+    ),
+    "derivatives": (
+        "linear_recurrence, float32, 2^27",
+        "linear_recurrence and gradient, float32, 2^24",
+        "linear_recurrence and gradient of (8, 1536, 16384), last axis, float32",
+        "linear_recurrence and gradient, complex64, 2^23",
+        "cumprod and gradient, float32, 2^24",
+        "cummax and gradient, float32, 2^24",
+    ),
+}
+"""The cases that the README shows: the best and the worst of each kind."""
 
-def figure(entry: dict[str, Any], unit: str) -> str:
-    """A case's or a peer's measured value, in the unit of its target."""
-    if unit == "time" or "share" not in entry:
-        return f"{entry['median_us']:.1f} µs"
-    return f"{entry['share']:.2f}"
+
+def figures(results: Results) -> str | None:
+    """Some scans."""
+    about = "GPU time; small scans in microseconds, the others as a share of copy speed."
+    return _few(results, "core", about, tables.core)
 
 
-def row(case: dict[str, Any]) -> str:
-    """One line of the core's table."""
-    unit = "time" if case["median_us"] < 10 else "share"
-    peers = ", ".join(
-        f"`{name}` {figure(peer, unit)}" for name, peer in (case["peers"] or {}).items()
+def figures_of_segments(results: Results) -> str | None:
+    """Some reductions, conversions and moves, and how even reductions are."""
+    about = (
+        "Reductions, conversions, pack and split: GPU time, share, and how many times as long "
+        "others take."
     )
-    return f"| {case['name']} | {case['median_us']:.1f} | {figure(case, unit)} | {peers} |"
+    if "segments" in results:
+        about += f" {tables.evenness(results['segments'])}"
+    return _few(results, "segments", about, tables.beside_others)
 
 
-def core(result: dict[str, Any]) -> str:
-    """The table of scans."""
-    return "\n".join(
-        [
-            f"{measured_on(result)} GPU time; small scans in",
-            "microseconds, the others as a share of copy speed.",
-            "",
-            "| case | µs | jscan | others |",
-            "|---|---|---|---|",
-            *(row(case) for case in result["cases"]),
-        ]
+def figures_of_derivatives(results: Results) -> str | None:
+    """Some recurrences and gradients."""
+    about = (
+        "Recurrences and gradients: GPU time of one call, share, how many times as long others "
+        "take, and what programs allocate beside operands and results, in multiples of one operand."
     )
+    return _few(results, "derivatives", about, tables.with_temporaries)
 
 
-def segments(result: dict[str, Any]) -> str:
-    """The table of reductions, conversions and moves."""
-    evenness = [
-        f"{worst(result, unit):.2f} {what}"
-        for unit, what in (("ratio", "by time"), ("share ratio", "by share of copy speed"))
-    ]
-    return "\n".join(
-        [
-            f"Reductions, conversions, pack and split. {measured_on(result)} GPU time, the",
-            "share of copy speed at the bytes that each case has to move, and how many times as",
-            "long others take. The slowest shape of segments against the fastest, of the "
-            f"{len(compared(result, 'ratio'))} on 2^27",
-            f"elements: {' and '.join(evenness)}.",
-            "",
-            "| case | µs | share | others |",
-            "|---|---|---|---|",
-            *(reduction_row(case) for case in result["cases"]),
-        ]
-    )
-
-
-def reduction_row(case: dict[str, Any]) -> str:
-    """One line of that table."""
-    peers = ", ".join(
-        f"`{name}` {times_as_long(peer, case)}" for name, peer in case["peers"].items()
-    )
-    return f"| {case['name']} | {case['median_us']:.1f} | {case['share']:.2f} | {peers} |"
-
-
-def derivatives(result: dict[str, Any]) -> str:
-    """The table of recurrences and gradients."""
-    return "\n".join(
-        [
-            f"Recurrences and gradients. {measured_on(result)} GPU time of one call, the share of",
-            "copy speed at the bytes that it has to move, how many times as long others take, and",
-            "what the programs allocate beside operands and results, in multiples of one operand.",
-            "",
-            "| case | µs | share | others | temporaries | of others |",
-            "|---|---|---|---|---|---|",
-            *(
-                f"{reduction_row(case)} {multiple(case)} | {multiples(case['peers'])} |"
-                for case in result["cases"]
-            ),
-        ]
-    )
-
-
-def multiple(entry: dict[str, Any]) -> str:
-    """A program's own memory in multiples of its largest operand."""
-    number = entry.get("temporaries")
-    return "–" if number is None else f"{number:.1f}"
-
-
-def multiples(peers: dict[str, dict[str, Any]]) -> str:
-    """That of the peers that were timed."""
-    return ", ".join(multiple(peer) for peer in peers.values() if "median_us" in peer)
-
-
-def times_as_long(peer: dict[str, Any], case: dict[str, Any]) -> str:
-    """A peer's time as a multiple of the case's."""
-    if "median_us" not in peer:
-        return peer["why_not"].split(":")[0]
-    return f"{peer['median_us'] / case['median_us']:.2f} ×"
-
-
-def compared(result: dict[str, Any], unit: str) -> list[float]:
-    """What each of the cases that are compared with each other scored."""
-    return [
-        aim["score"]
-        for case in result["cases"]
-        for aim in (case, *case["also"])
-        if aim["unit"] == unit
-    ]
-
-
-def worst(result: dict[str, Any], unit: str) -> float:
-    """The slowest of them against the fastest."""
-    return min(compared(result, unit))
-
-
-def measured_on(result: dict[str, Any]) -> str:
-    """The machine, and what copy speed was on it."""
-    environment = result["environment"]
-    copied = result["copy"]["bytes_per_second"] / 1e12
-    return (
-        f"One {environment['device']}, driver {environment['driver']}, "
-        f"jax {environment['jax']}, {environment['date'][:10]}. Copy speed, which is "
-        f"`x + 1` on 2^28 32-bit words, was {copied:.2f} TB/s."
+def figures_of_strategies(results: Results) -> str | None:
+    """The plot of all strategies."""
+    return _plot(
+        results,
+        "strategies",
+        "Every strategy and what others offer, over the number of float32 elements: elements per "
+        "second above, where launches show, and the same as a share of copy speed below, where "
+        'memory does. The broad grey line is what `method="auto"` takes.',
     )
 
 
-# The mark before and behind a table, the result it is made from, and how.
-TABLES = (
-    ("figures", "core-nvidia-h200.json", core),
-    ("figures of segments", "segments-nvidia-h200.json", segments),
-    ("figures of derivatives", "derivatives-nvidia-h200.json", derivatives),
-)
+def figures_of_skew(results: Results) -> str | None:
+    """The plot of segments of all sizes."""
+    return _plot(
+        results,
+        "skew",
+        "Segmented sums over the size of segments, and of segments whose sizes differ by orders "
+        "of magnitude.",
+    )
+
+
+MARKS: dict[str, Callable[[Results], str | None]] = {
+    "figures": figures,
+    "figures of strategies": figures_of_strategies,
+    "figures of orderings": orderings.table,
+    "figures of skew": figures_of_skew,
+    "figures of segments": figures_of_segments,
+    "figures of derivatives": figures_of_derivatives,
+}
+"""What stands between a mark and its end; None where it has not been measured."""
+
+
+def _few(
+    results: Results, suite: str, about: str, table: Callable[[Sequence[tables.Case]], str]
+) -> str | None:
+    if suite not in results:
+        return None
+    result = results[suite]
+    cases = [case for case in tables.timed(result) if case["name"] in TELLING[suite]]
+    return f"{tables.fill(f'{about} {tables.measured_on(result)}')}\n\n{table(cases)}"
+
+
+def _plot(results: Results, suite: str, about: str) -> str | None:
+    if suite not in results or not curves.panels(results[suite]):
+        return None
+    picture = f"![{tables.SUITES[suite][0]}](benchmarks/results/plots/{suite}.svg)"
+    return f"{picture}\n\n{tables.fill(f'{about} {tables.measured_on(results[suite])}')}"
+
+
+def rewritten(text: str, results: Results) -> tuple[str, list[str]]:
+    """The README with these results, and the marks whose content stays as it is."""
+    kept = []
+    for mark, make in MARKS.items():
+        start, end = f"<!-- {mark} -->\n", f"\n<!-- /{mark} -->"
+        before, rest = text.split(start)
+        _, after = rest.split(end)
+        content = make(results)
+        if content is None:
+            kept.append(mark)
+        else:
+            text = f"{before}{start}{content}{end}{after}"
+    return text, kept
 
 
 def main() -> int:
-    """Rewrites what stands between the marks of every result that there is."""
-    text = README.read_text(encoding="utf-8")
-    for mark, file, table in TABLES:
-        path = RESULTS / file
-        if not path.exists():
-            print(f"{path.name} has not been measured: its table stays as it is")
-            continue
-        start, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
-        before, rest = text.split(start)
-        _, after = rest.split(end)
-        figures = table(json.loads(path.read_text(encoding="utf-8")))
-        text = f"{before}{start}\n{figures}\n{end}{after}"
+    """Makes all of it."""
+    results = curves.load_all(RESULTS)
+    text, kept = rewritten(README.read_text(encoding="utf-8"), results)
     README.write_text(text, encoding="utf-8")
+    for mark in kept:
+        print(f"{README.name}: {mark} have not been measured and stay as they are")
+    drawn = plots.write_all(RESULTS, results)
+    TABLES.write_text(tables.page(results, drawn), encoding="utf-8")
+    print(f"{TABLES.name}: {', '.join(results)}")
+    print(f"plots: {', '.join(drawn)}")
     return 0
 
 

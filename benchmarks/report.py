@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from benchmarks.core import Aim, Case, Unit
+from benchmarks.case import Aim, Case, Unit
 from benchmarks.measure import Outcome, Stopwatch, Times
 
 try:
@@ -208,6 +209,9 @@ def as_json(
         first, *further = (_aim_as_json(aim, outcome, bandwidth, outcomes) for aim in case.aims)
         entry: dict[str, Any] = {
             "name": case.name,
+            "line": case.line,
+            "group": case.group,
+            "at": case.at,
             "bytes": case.bytes,
             **first,
             "also": further,
@@ -249,8 +253,12 @@ def _peer_as_json(outcome: Outcome, name: str, bandwidth: float | None) -> dict[
     peer = outcome.peers[name]
     if isinstance(peer, str):
         return {"why_not": peer}
-    temporaries = _rounded(outcome.peer_temporaries.get(name))
-    return {**_timed(outcome.case, peer, bandwidth), "temporaries": temporaries}
+    entry = _timed(outcome.case, peer, bandwidth)
+    entry["temporaries"] = _rounded(outcome.peer_temporaries.get(name))
+    if name in outcome.peer_errors:  # a library outside JAX, by its own clock
+        error = outcome.peer_errors[name]
+        entry |= {"clock": "CUDA events", "error": error if math.isfinite(error) else str(error)}
+    return entry
 
 
 def _rounded(number: float | None) -> float | None:

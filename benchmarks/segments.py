@@ -6,9 +6,9 @@ import math
 
 import jax.numpy as jnp
 
-from benchmarks import answers, inputs, operations, peers
+from benchmarks import answers, inputs, lengths, operations, peers
 from benchmarks.answers import Check
-from benchmarks.core import Aim, Case, Inputs, length
+from benchmarks.case import Aim, Case, Inputs, length
 from benchmarks.inputs import Build
 from benchmarks.operations import Operation
 
@@ -107,10 +107,10 @@ def _shapes(shrink: int) -> list[Case]:
     n, size = length(27, shrink)
     short = n // 30 + 2 * math.isqrt(n // 30)  # five standard deviations more than the mean
     shapes = [
-        ("one segment", inputs.equal_segments(n, n), 1),
-        ("segments of 10 to 50", inputs.short_segments(n, short), short),
-        ("segments of 3", inputs.equal_segments(n, 3), -(-n // 3)),
-        ("one segment of half, Zipf's law", inputs.skewed_segments(n, n >> 7), n >> 7),
+        ("one segment", lengths.even(n, n), 1),
+        ("segments of 10 to 50", lengths.short(n, short), short),
+        ("segments of 3", lengths.even(n, 3), -(-n // 3)),
+        ("one segment of half, Zipf's law", lengths.half_and_zipf(n, n >> 7), n >> 7),
     ]
     names = tuple(f"segment_sum, {shape}, float32, {size}" for shape, _, _ in shapes)
     return [

@@ -201,7 +201,8 @@ def reduce(
         numbers where some are empty.
       num_segments: how many segments to return, static. It may be left out for ``from_lengths``
         and ``from_offsets``, and where the segments are concrete. Further segments are dropped.
-      method: as for ``jscan.associative_scan``.
+      method: as for ``jscan.associative_scan``. Of ``"reduce_then_scan"`` the first half is left,
+        programs that stay resident and walk a part each, of ``"scan_then_propagate"`` a tree.
 
     Returns:
       A pytree like ``elems`` without ``axis``; with ``segments``, with ``num_segments`` elements

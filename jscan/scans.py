@@ -44,9 +44,9 @@ def associative_scan(
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
         leaves or ``(length of axis,)``: the scan starts anew at each head. For an operator on
         whole arrays flags may also cover the leading dimensions of every leaf.
-      method: ``"auto"``; the name of a GPU strategy, which raises where it cannot run (``"block"``,
-        ``"lookback"``, or ``"reduce_then_scan"``, which gives the same bits in every run); or
-        ``"xla"``, plain JAX.
+      method: ``"auto"``; the name of a GPU strategy, which raises where it cannot run: ``"block"``,
+        ``"lookback"``, ``"serial_lookback"``, ``"chained"``, ``"reduce_then_scan"`` (the same bits
+        in every run, in two passes) or ``"scan_then_propagate"``; or ``"xla"``, plain JAX.
 
     Returns:
       A pytree like ``elems``. float16 and bfloat16 are combined in float32 and rounded once at the

@@ -92,7 +92,7 @@ def test_an_output_nobody_uses_is_not_written():
     def scan(a, b):
         return jscan.associative_scan(operators.affine, (a, b))[1]
 
-    n = 1 << 20
+    n = 1 << 23
     (line,) = [
         line for line in cuda_program(scan, array(n), array(n)).splitlines() if TRITON in line
     ]
@@ -100,7 +100,7 @@ def test_an_output_nobody_uses_is_not_written():
     assert results.count(f"tensor<{n}xf32>") == 1
 
 
-@pytest.mark.parametrize("method", ["block", "lookback"])
+@pytest.mark.parametrize("method", ["block", "lookback", "serial_lookback", "chained"])
 def test_a_named_method_lowers(method):
     n = 1000 if method == "block" else 1 << 20
     program = cuda_program(lambda x: jscan.cumsum(x, method=method), array(n))
