@@ -122,9 +122,10 @@ def _measured(
 def distance(result: jax.Array, like: jax.Array) -> jax.Array:
     """The largest absolute difference; equal infinities have none."""
     is_complex = jnp.issubdtype(like.dtype, jnp.complexfloating)
-    wide = jnp.complex128 if is_complex else jnp.float64
-    gaps = jnp.abs(result.astype(wide) - like.astype(wide))
-    return jnp.max(jnp.where(result == like, 0.0, gaps))
+    with jax.enable_x64(True):
+        wide = jnp.complex128 if is_complex else jnp.float64
+        gaps = jnp.abs(result.astype(wide) - like.astype(wide))
+        return jnp.max(jnp.where(result == like, jnp.zeros_like(gaps), gaps))
 
 
 def _installed(*names: str) -> str | None:

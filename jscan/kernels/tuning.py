@@ -298,7 +298,7 @@ FEW = {
     8: ((2**15, 512, 1), (2**17, 1024, 2), (2**18, 2048, 4), (2**20, 4096, 4)),
     0: ((2**15, 512, 2), (2**17, 1024, 4), (2**18, 2048, 4), (2**20, 4096, 4)),
 }
-SEGMENTED = ((2**19, 512, 1),)
+SEGMENTED = ((2**19, 512, 1), (2**20, 1024, 1))
 """Tiles where there are few elements: by the bytes of one (0: more), by the most elements, length
 and warps. Full tiles would be too few to fill the machine, and a tile's own time shows (H200,
 2026-11-22: benchmarks/NOTES.md, "Few elements")."""
