@@ -24,6 +24,8 @@ def cases(shrink: int = 0) -> list[Case]:
     result = []
     for axis, where in AXES.items():
         for rows in ROWS:
+            if axis == 0 and rows == 0:
+                continue  # a scan of one element is no kernel
             shape = _shape(rows, shrink)
             subject = _subject(shape, axis)
             for method in _methods(rows, axis):

@@ -1,5 +1,6 @@
 """Parallel prefix scans and segmented scans for JAX, at the speed of the GPU's memory."""
 
+from jscan import networks as networks
 from jscan import operators as operators
 from jscan.recurrences import linear_recurrence as linear_recurrence
 from jscan.reductions import reduce as reduce

@@ -215,7 +215,7 @@ def trace(
 
     arrays = [jax.ShapeDtypeStruct(tuple(shape), dtype) for dtype in dtypes]
     closed = jax.make_jaxpr(flat)(*arrays)
-    _check_results(caller, closed.out_avals, arrays[:num_leaves], [leaf.dtype for leaf in leaves])
+    check_results(caller, closed.out_avals, arrays[:num_leaves], [leaf.dtype for leaf in leaves])
     if not is_elementwise(closed, tuple(shape)):
         return None
     constants = [np.asarray(constant)[()] for constant in closed.consts]
@@ -250,7 +250,7 @@ def _trace_scalars(fn: Callable[..., Any], dtypes: Sequence[Any]) -> core.Closed
     return core.ClosedJaxpr(jaxpr, closed.consts)
 
 
-def _check_results(
+def check_results(
     caller: str, results: Sequence[Leaf], operands: Sequence[Leaf], dtypes: Sequence[Any]
 ) -> None:
     """Raise where an operator's results do not match its operands.

@@ -129,7 +129,6 @@ ENGINES = (
             name,
             SMALL[::6] + MIDDLE[::6] + TILES[::4],
             LARGE,
-            breadth=("sweep",),
             gpu=True,
         )
         for name in ("serial_lookback", "chained", "scan_then_propagate")

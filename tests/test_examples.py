@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 RAGGED_BATCH = ROOT / "examples" / "ragged_batch.py"
 MESSAGE_PASSING = ROOT / "examples" / "message_passing.py"
 RECURRENCE = ROOT / "examples" / "recurrence.py"
+TEACHING_KERNEL = ROOT / "examples" / "teaching_kernel.py"
 TEXT = """One two three,
 four-score.
 
@@ -54,6 +55,22 @@ best connected of its component: 33
 split: 18 with 33 and 16 with 0 of 34
 the recorded split agrees for 33 of 34, not for 8
 2, the least decided, listens to 0 (0.241), 1 (0.173), 8 (0.133), 7 (0.111)
+"""
+COSTS = """\
+a tile of 32, and its steps on so many lanes
+network          depth  operators      1     2     4     8    16    32
+kogge_stone          5        129    129    65    33    17     9     5
+hockney_jesshope     5        160    160    80    40    20    10     5
+sklansky             5         80     80    40    20    10     5     5
+ladner_fischer       5         74     74    38    20    11     6     5
+han_carlson          6         80     80    41    21    11     6     6
+brent_kung           8         57     57    30    16    10     8     8
+"""
+PICTURE = """\
+level  operators
+    1          4    |  0  |  2  |  4  |  6
+    2          4    |  |  0  0  |  |  4  4
+    3          4    |  |  |  |  0  0  0  0
 """
 
 
@@ -105,6 +122,12 @@ def message_passing(monkeypatch) -> ModuleType:
 def recurrence(monkeypatch) -> ModuleType:
     """The example on a state-space model."""
     return module_of(RECURRENCE, monkeypatch)
+
+
+@pytest.fixture
+def teaching_kernel(monkeypatch) -> ModuleType:
+    """The example on prefix networks in a kernel."""
+    return module_of(TEACHING_KERNEL, monkeypatch)
 
 
 def test_ragged_batch_on_its_own_texts():
@@ -308,6 +331,59 @@ def test_recurrence_fails_where_jscan_does(recurrence, monkeypatch, capsys, wron
 )
 def test_recurrence_says_what_is_wrong_before_it_trains(arguments, message):
     result = run(RECURRENCE, *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_teaching_kernel_with_every_network():
+    result = run(TEACHING_KERNEL)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(COSTS)
+    assert "check: 1000 elements agree with a loop in NumPy" in result.stdout
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 50])
+def test_teaching_kernel_with_one_network(teaching_kernel, capsys, length):
+    assert teaching_kernel.main(["sklansky", "--tile", "8", "--length", str(length)]) == 0
+    output = capsys.readouterr()
+    assert output.out.startswith(PICTURE)
+    assert f"check: {length} elements agree" in output.out
+    assert output.err == ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "noticed"),
+    [
+        (lambda right, fn, x: right(lambda a, b: fn(b, a), x), {"latest"}),
+        (lambda right, fn, x: right(fn, x).at[-1].add(1), {"sum", "latest"}),
+    ],
+    ids=["order", "total"],
+)
+def test_teaching_kernel_fails_where_a_network_does(
+    teaching_kernel, monkeypatch, capsys, wrong, noticed
+):
+    right = teaching_kernel.NETWORKS["brent_kung"]
+    networks = {"brent_kung": right, "kogge_stone": lambda fn, x: wrong(right, fn, x)}
+    monkeypatch.setattr(teaching_kernel, "NETWORKS", networks)
+    monkeypatch.setattr(teaching_kernel, "print_costs", lambda *_: None)
+    assert teaching_kernel.main(["--tile", "8", "--length", "50"]) == 1
+    output = capsys.readouterr()
+    assert "check: FAILED" in output.out
+    assert set(re.findall(r"^wrong: (\w+) by kogge_stone: element", output.err, re.M)) == noticed
+    assert "by brent_kung" not in output.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tile", 0], "there has to be an element at least"),
+        (["ripple_carry"], "invalid choice: 'ripple_carry' (choose from "),
+    ],
+    ids=["no tile", "no network"],
+)
+def test_teaching_kernel_says_what_is_wrong_with_arguments(arguments, message):
+    result = run(TEACHING_KERNEL, *arguments)
     assert result.returncode == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr

@@ -14,6 +14,7 @@ program waits only for programs that run already, whatever the order of their di
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,8 +35,12 @@ def tile_state(scan: Scan) -> TileState:
 
 def kernel(scan: Scan, refs: Sequence[Any]) -> None:
     """One tile of a row, by one program."""
+    tile = Tile(scan.geometry, tile_state(scan).take_ticket(refs[-1]))
+    scan.on_tile(tile, functools.partial(_one_tile, scan, refs))
+
+
+def _one_tile(scan: Scan, refs: Sequence[Any], tile: Tile) -> None:
     words, state = refs[-1], tile_state(scan)
-    tile = Tile(scan.geometry, state.take_ticket(words))
     inputs, outputs = scan.split(refs)
 
     one = form(scan, tile, inputs)

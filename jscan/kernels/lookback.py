@@ -25,6 +25,7 @@ a program see one state, or they would go different ways.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -55,6 +56,10 @@ def tile_state(scan: Scan) -> TileState:
 def kernel(scan: Scan, window: int, refs: Sequence[Any]) -> None:
     """One tile of a row, by one program."""
     tile = Tile(scan.geometry, pl.program_id(0))
+    scan.on_tile(tile, functools.partial(_one_tile, scan, window, refs))
+
+
+def _one_tile(scan: Scan, window: int, refs: Sequence[Any], tile: Tile) -> None:
     inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
 

@@ -9,18 +9,19 @@ head.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import pallas as pl
 from jax.extend import core
 
 from jscan.kernels import conditional, primitives
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant
-from jscan.kernels.tile import Geometry, Tile
+from jscan.kernels.tile import VECTOR, Geometry, Tile
 from jscan.kernels.view import View
 
 
@@ -63,6 +64,25 @@ class Scan:
     def fills(self) -> list[Any]:
         """What each result holds before the kernel runs; nothing where it writes every element."""
         return []
+
+    def on_tile(self, tile: Tile, work: Callable[[Tile], None]) -> None:
+        """Does the work of a tile, twice compiled where only the last one needs masks.
+
+        The length of the axis may be no multiple of what a thread takes at once. Masks of its end
+        would then hold for single elements, and every access be one of a single element: sum of
+        200,000,003 float32 elements, 0.55 of copy speed (H200, 2026-11-22).
+        """
+        g = self.geometry
+        widest = 16 // min(d.itemsize for d in (*self.dtypes, *self.results))
+        if self.segmented:
+            widest = max(widest, VECTOR)
+        aligned = g.outer * g.inner == 1 and not g.reverse
+        if not aligned or g.tiles == 1 or g.n % g.length == 0 or g.n % widest == 0:
+            work(tile)
+            return
+        last = tile.index == np.int32(g.tiles - 1)
+        pl.when(last)(lambda: work(tile))
+        pl.when(~last)(lambda: work(tile.at(tile.index, inside=True)))
 
     def split(self, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """The input and output references out of all of the kernel's."""
