@@ -21,7 +21,7 @@ ELEMENTWISE = frozenset({
     "neg", "nextafter", "not", "or", "polygamma", "population_count", "pow", "real",
     "reduce_precision", "regularized_incomplete_beta", "rem", "round", "rsqrt", "select_n",
     "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh",
-    "sqrt", "square", "sub", "tan", "tanh", "xor", "zeta",
+    "sqrt", "square", "stop_gradient", "sub", "tan", "tanh", "xor", "zeta",
 })
 # fmt: on
 """Primitives whose result at an index depends on their operands at that index alone."""

@@ -141,3 +141,21 @@ def test_two_passes_over_less_than_a_strip(n):
         found = jscan.linear_recurrence(b, b, method="reduce_then_scan")
     jax.clear_caches()
     np.testing.assert_allclose(found, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["xla", "block", "scan_then_propagate"])
+def test_what_stops_a_gradient_stays_in_the_kernel(method):
+    """Once an operator that holds `lax.stop_gradient` ran in plain JAX, whatever the method."""
+
+    def held(p, q):
+        return p[0] * q[0], lax.stop_gradient(q[0]) * p[1] + q[1]
+
+    def last(a, b):
+        return jscan.associative_scan(held, (a, b), method=method)[1][-1]
+
+    a, b = np.linspace(0.5, 0.9, 7), np.linspace(1.0, 2.0, 7)
+    assert "jscan_scan" in str(jax.make_jaxpr(last)(a, b))
+    with primitive.interpreted():
+        by_a, by_b = jax.grad(last, (0, 1))(a, b)
+    np.testing.assert_array_equal(by_a, 0)
+    np.testing.assert_allclose(by_b, [np.prod(a[i + 1 :]) for i in range(7)])
