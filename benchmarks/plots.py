@@ -57,7 +57,7 @@ SHARES = Scale("share of copy speed", lambda point: point.share, lambda _: 1.0)
 
 
 def strategies(result: Result) -> Figure | None:
-    """Elements a second over how many there are."""
+    """Elements a second over how many there are; variants of a panel are for the tables."""
     bandwidth = result["copy"]["bytes_per_second"]
 
     def rate(point: Point) -> float | None:
@@ -68,7 +68,7 @@ def strategies(result: Result) -> Figure | None:
         width = min(p.bytes / p.at for p in points if not isinstance(p.at, str))
         return float(bandwidth / width / 1e9)
 
-    panels = curves.panels(result)
+    panels = {name: found for name, found in curves.panels(result).items() if "," not in name}
     if not panels:
         return None
     scale = Scale("10⁹ elements per second", rate, copied, log=True)

@@ -33,6 +33,7 @@ def cases(shrink: int = 0) -> list[Case]:
     for group, subject in (("segmented sum", _segmented_sum), ("affine", subjects.affine)):
         for n in FEW_SIZES:
             result += _compared(group, subject, n, shrink, LONG)
+        result += _compared(group, subject, UNEVEN[-1], shrink, REPEATABLE_OR_NOT)
         result += _compared(group, subject, LARGEST, shrink, ("auto", "reduce_then_scan"))
     group = "affine, both results"
     for n in (*FEW_SIZES[1:], LARGEST):

@@ -78,7 +78,13 @@ def test_several_tiles_of_two_coupled_states(engine):
     chain_rule.assert_within(pull(xs, gs), loop.cotangents(gs), sizes, axis=0, steps=rule.steps)
 
 
-@pytest.mark.parametrize("name", [*COUPLED, "cumlogsumexp", "circulants", "custom_vjp"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(*COUPLED, "cumlogsumexp", "custom_vjp"),
+        pytest.param("circulants", marks=pytest.mark.thorough),  # half a minute of compilation
+    ],
+)
 def test_operators_in_one_interpreted_block(name):
     with primitive.interpreted():
         check(slopes.BY_NAME[name], (20,), FULL, "block", dtype="float32")

@@ -176,6 +176,10 @@ def _along(shape: Shape) -> tuple[int, int]:
     # registers: (12288, 16384) affine 0.94 of copy speed with 1024 positions, 0.91 with 2048.
     if shape.outer >= MANY and shape.leaves == 2:
         length //= 2
+    # The last tile's accesses, one by one, are part of the kernel then (`Scan.on_tile`), and take
+    # registers: 253 of them with 2048 positions.
+    if shape.segmented and shape.outer == 1 and shape.n % 8:
+        length //= 2
     return max(length, 256), 1
 
 
