@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -198,7 +197,8 @@ def clusters(
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     names = dict.fromkeys(name for row in rows for name in row.own)
-    fills = dict(zip(names, itertools.cycle(looks.FILLS), strict=False))
+    assert len(names) <= len(looks.FILLS), names
+    fills = dict(zip(names, looks.FILLS, strict=False))
     legend: dict[str, Any] = {}
     places = []
     y = 0.0

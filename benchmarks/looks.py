@@ -109,7 +109,10 @@ _OTHERS = tuple(
         strict=True,
     )
 )
-FILLS = ((BLUE, ""), (ORANGE, "///"), (SKY, "..."), (GREEN, "\\\\\\"), (PURPLE, "xxx"))
+FILLS = (
+    *((BLUE, ""), (ORANGE, "///"), (SKY, "..."), (GREEN, "\\\\\\")),
+    *((PURPLE, "xxx"), (VERMILION, "|||"), (GREY, "---")),
+)
 """Colours and hatches of bars that stand together."""
 
 # "auto" is always one of the others, so it lies broad and pale under that one's line.

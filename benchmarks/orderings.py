@@ -28,6 +28,7 @@ class Comparison:
 
 COMPARISONS = (
     Comparison("tiles", "lookback", "chained"),
+    Comparison("strategies", "lookback", "chained", last=True),
     Comparison("tiles", "lookback", "serial_lookback"),
     Comparison("strategies", "lookback", "reduce_then_scan", last=True),
     Comparison("strategies", "lookback", "scan_then_propagate", last=True),

@@ -90,7 +90,9 @@ def figures_of_strategies(results: Results) -> str | None:
         "strategies",
         "Every strategy and what others offer, over the number of float32 elements: elements per "
         "second above, where launches show, and the same as a share of copy speed below, where "
-        'memory does. The broad grey line is what `method="auto"` takes.',
+        'memory does. The broad grey line is what `method="auto"` takes. Up to 2^11 elements every '
+        "method runs the kernel of `block`, up to 2^12 those of several passes do. Libraries "
+        "outside JAX are timed by CUDA events, of which none is below 6 µs.",
     )
 
 

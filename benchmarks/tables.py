@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
@@ -21,7 +22,9 @@ def page(results: Results, drawn: Collection[str]) -> str:
         "is left out here: spread, kernels, and errors of the answers. A share is that of copy "
         "speed, at the bytes that any implementation has to move; copy speed is `x + 1` on 2^28 "
         "32-bit words in the same process. Libraries outside JAX are timed by CUDA events, which "
-        "see a microsecond or two more than the GPU's work.",
+        "see more than the GPU's work: nothing outside takes less than 6 µs. `InclusiveSumByKey` "
+        "moves 12 bytes an element, keys of 4 bytes among them, where its share is of the 9 that "
+        "jscan's heads need; `torch.cummax` and `cummin` write indices too.",
     ]
     for suite, (heading, about, table) in SUITES.items():
         parts.append(f"## {heading}")
@@ -226,7 +229,8 @@ def why_not(result: Result) -> list[str]:
     for case in result.get("cases", ()):
         for name, peer in case["peers"].items():
             if "why_not" in peer:
-                reasons[f"`{name}` ({peer['why_not'].splitlines()[0]})"] = None
+                reason = re.sub(r"/\S*/", "", peer["why_not"].splitlines()[0])  # no one's folders
+                reasons[f"`{name}` ({reason})"] = None
     return [f"Not timed: {', '.join(reasons)}."] if reasons else []
 
 

@@ -116,7 +116,9 @@ def reduce_in_plain_jax(
         numbers = jnp.moveaxis(numbers, axis, 0)
         # JAX differentiates scattered sums and extrema. Others are differentiated as scans.
         scattered = combine.rules is None and set(combine.monoids) <= {"add", "max", "min"}
-        by_scan = method if differentiable and not scattered else None
+        # Rows that fit a tile may not do so with leaves as wide as they are combined.
+        way = "auto" if method == "block" else method
+        by_scan = way if differentiable and not scattered else None
         results = _reduce_segments(wide, numbers, combine, num_segments, by_scan)
     return [
         jnp.moveaxis(x, 0, axis).astype(dtype) for x, dtype in zip(results, narrow, strict=True)

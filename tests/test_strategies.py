@@ -221,3 +221,19 @@ def test_twenty_runs_give_the_same_bits(method):
     for _ in range(20):
         for before, again in zip(first, run(x, flags), strict=True):
             assert before.tobytes() == again.tobytes()
+
+
+@pytest.mark.parametrize("segmented", [False, True])
+@pytest.mark.parametrize("method", NAMES)
+def test_tiles_of_several_lanes(method, segmented):
+    """Lanes that do not fill a tile, behind rows that do not fill one either."""
+    x = np.random.default_rng(0).integers(-99, 99, (2, 37, 6), dtype=np.int32)
+    flags = head_flags((37,), share=0.1) if segmented else None
+    lanes = tuning.Tuning(length=8, lanes=4, warps=1, window=4, strip=4)
+    with Engine(method, method, (), interpreted=True, tile=lanes).active():
+        scanned = jscan.cumsum(x, 1, segments=flags, method=method)
+        ids = np.sort(np.arange(37) % 5)
+        sums = jscan.segment_sum(x[0, :, :], ids, 5, indices_are_sorted=True, method=method)
+    reference.assert_equal(scanned, reference.scan(np.add, x, axis=1, flags=flags))
+    for segment in range(5):
+        np.testing.assert_array_equal(sums[segment], x[0, ids == segment].sum(0))

@@ -51,6 +51,7 @@ def _one_tile(scan: Scan, refs: Sequence[Any], tile: Tile) -> None:
     state.publish(words, tile, tag, one.aggregate, complete)
 
     one.scan()
+    # Several warps may read the word, each for itself: it is EMPTY until it is PREFIX, for good.
     search = Lookback(scan.operator, state, words, tile, 1, one)
     prefix = search.prefix(search.peek(tile.index))
 

@@ -19,8 +19,8 @@ nothing to wait for.
 Forward progress: a program waits only for programs of lower number, which the hardware dispatches
 first.
 
-A window has no more words than the program has lanes to read them with, each its own: all warps of
-a program see one state, or they would go different ways.
+A window has as many words as the program has lanes, each its own to read: all warps of a program
+see one state, or they would go different ways. A program of one warp may look at fewer.
 """
 
 from __future__ import annotations

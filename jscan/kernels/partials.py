@@ -10,7 +10,8 @@ Two strategies cut their tiles for this. The tree (`scan_then_propagate`, of whi
 to propagate) takes tiles of one strip, and again for their totals, until one program is enough
 (Sengupta, Harris, Zhang and Owens 2007). In matrix style (`reduce_then_scan`) as many programs as
 keep the GPU busy stay resident and walk a part each, strip by strip, as a row of a matrix is summed
-(Dotsenko et al. 2008); one level is left. Both combine in a fixed order, hence repeatably.
+(Dotsenko et al. 2008); of long rows one level is left. Both combine in a fixed order, hence
+repeatably.
 
 Two entries a tile: what its first run amounts to, if that began before the tile and is over, and
 what its last run amounts to. Where there is no such run the entry holds the identity and the key
@@ -84,6 +85,7 @@ def run(
         last = functools.partial(reduction.kernel, one, 1)
         return launch.call(one, cut, described, last, None, "jscan_reduce", interpret, into)
     partials = Partials(one)
+    assert partials.extent < one.geometry.n, "a level has to leave less than it was given"
     body = functools.partial(kernel, partials)
     name = "jscan_partials"
     found = launch.call(partials, cut, described, body, None, name, interpret, into)

@@ -79,7 +79,8 @@ def _tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
         return rows
     tuned = _LEVELS.get(method, tuning.strips)(shape)
     alone = method in ("serial_lookback", "chained")
-    return dataclasses.replace(tuned, window=1) if alone else tuned
+    # Every warp reads a lone word for itself, and would go its own way.
+    return dataclasses.replace(tuned, window=1, warps=1) if alone else tuned
 
 
 def _keys(

@@ -37,6 +37,9 @@ def run(
 ) -> list[jax.Array]:
     """Runs the kernels; parts are the tiles of ``scan``'s geometry."""
     strip = min(cut.tuned.strip, scan.geometry.length)
+    if scan.geometry.tiles == 1:  # nothing comes before the only part
+        walk = functools.partial(_scan, scan, strip)
+        return launch.call(scan, cut, beside, walk, None, "jscan_parts", interpret)
     of_parts = totals.Totals(scan.geometry, totals.dtypes(scan))
     walk = functools.partial(_totals, scan, strip)
     found = launch.call(of_parts, cut, beside, walk, None, "jscan_part_totals", interpret)
@@ -101,8 +104,9 @@ def _scan(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
     """A part, scanned behind the total of all before it."""
     walk = Walk(scan, strip, refs)
     kinds = totals.dtypes(scan)
-    count = len(kinds)
-    before = totals.read(walk.tile, scan.geometry, walk.others[:count], kinds)
+    count = len(kinds) if scan.geometry.tiles > 1 else 0
+    before = totals.read(walk.tile, scan.geometry, walk.others[:count], kinds[:count])
+    before = before or [jnp.zeros((), kind) for kind in kinds]
     outputs = walk.others[count:]
 
     def step(state: Carry) -> Carry:

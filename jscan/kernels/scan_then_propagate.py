@@ -8,9 +8,10 @@
            kept        ⊕ kept      ⊕ kept  the totals before the tile, in front of what was kept
 
 The scan of Sengupta, Harris and Garland (2008), whose tile scan is composed of scans of warps.
-Every element is read twice and written twice: half of copy speed at best, and as much memory again
-as the operands. Elements behind a restart are not touched by what came before their tile, so a tile
-also keeps where it first restarts. The order of combination is fixed, hence results are repeatable.
+Every element is read twice and written twice: half of copy speed at best, and memory for all leaves
+once more, as wide as they are combined. Elements behind a restart are not touched by what came
+before their tile, so a tile also keeps where it first restarts. The order of combination is fixed,
+hence results are repeatable.
 """
 
 from __future__ import annotations

@@ -6,12 +6,11 @@ chained              one pass, every tile behind its neighbour
 reduce_then_scan     two passes in a fixed order
 scan_then_propagate  the same, and every element written twice
 
-Each has a module of its name.
+Each has a module of its name, but serial_lookback, which is a window of one tile.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -95,7 +94,7 @@ def scan(
     flags = None if flags is None else whole_bytes(flags)
     operands = [*parts, *([] if flags is None else [flags])]
     shape = shape_of(leaves, combine, axis, segmented=flags is not None)
-    if method == "auto" and tuning.suits_two_passes(shape, sum(used)):
+    if method == "auto" and tuning.suits_two_passes(shape, sum(real_used)):
         method = "reduce_then_scan"
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     widths = {real.itemsize for d in results for real in real_dtypes(d)}
@@ -130,8 +129,7 @@ def tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
         return tuning.parts(shape)
     if method == "chained":
         return tuning.chain(shape)
-    tuned = tuning.lookback(shape)
-    return dataclasses.replace(tuned, window=1) if method == "serial_lookback" else tuned
+    return tuning.serial(shape) if method == "serial_lookback" else tuning.lookback(shape)
 
 
 TALKING = ("lookback", "serial_lookback", "chained")
@@ -142,7 +140,8 @@ def launch(
     one: Scan, cut: Cut, interpret: bool, beside: Sequence[jax.Array] = (), method: str = "auto"
 ) -> list[jax.Array]:
     """Runs the kernels of a scan; operands that are not cut into tiles come ``beside``."""
-    if one.geometry.tiles == 1 and not cut.tuned.strip:
+    in_strips = method == "reduce_then_scan" and cut.tuned.strip > 0
+    if one.geometry.tiles == 1 and not in_strips:
         body: Callable[..., None] = functools.partial(block.kernel, one)
         return call(one, cut, beside, body, None, "jscan_block", interpret)
     if method == "reduce_then_scan":
@@ -152,6 +151,7 @@ def launch(
     if method == "chained":
         body = functools.partial(chained.kernel, one)
         return call(one, cut, beside, body, chained.tile_state(one), "jscan_chained", interpret)
+    assert cut.tuned.warps == 1 or cut.tuned.window == 32 * cut.tuned.warps, cut.tuned
     body = functools.partial(lookback.kernel, one, cut.tuned.window)
     return call(one, cut, beside, body, lookback.tile_state(one), "jscan_lookback", interpret)
 

@@ -19,7 +19,8 @@ import jax
 class Tuning:
     """How to cut a scan: rows, positions and lanes of a tile, warps a program, tiles a window.
 
-    A reduction reads a tile in strips of so many positions; 0 stands for the whole tile.
+    Reductions, and scans in two passes, read a tile in strips of so many positions; 0 stands for
+    the whole tile.
     """
 
     length: int
@@ -125,7 +126,7 @@ def block(shape: Shape) -> Tuning | None:
         return None
     chosen = _forced.get()
     if chosen is not None:
-        return dataclasses.replace(chosen, length=length)
+        return dataclasses.replace(chosen, length=length, strip=0)
     lanes = 1
     if shape.inner > 1:
         lanes = min(next_power_of_2(shape.inner), 64)
@@ -142,8 +143,13 @@ def block(shape: Shape) -> Tuning | None:
     return Tuning(length=length, lanes=lanes, warps=warps, window=1, rows=rows)
 
 
-def lookback(shape: Shape) -> Tuning:
-    """The tile of a row that several programs share."""
+def serial(shape: Shape) -> Tuning:
+    """The tile of a walk by single tiles: of one warp, since every warp would read for itself."""
+    return dataclasses.replace(lookback(shape, few=False), window=1, warps=1)
+
+
+def lookback(shape: Shape, *, few: bool = True) -> Tuning:
+    """The tile of a row that several programs share; cut for ``few`` elements where they are."""
     chosen = _forced.get()
     if chosen is not None:
         return chosen
@@ -156,17 +162,17 @@ def lookback(shape: Shape) -> Tuning:
         # to go.
         window = {32: 2, 16: 8}.get(lanes, 16)
         return Tuning(length=max(length, 16), lanes=lanes, warps=1, window=window)
-    length, warps = _along(shape)
+    length, warps = _along(shape, few)
     if shape.equations > HEAVY:
         length = max(length // 2, 256)
     return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
 
 
-def _along(shape: Shape) -> tuple[int, int]:
+def _along(shape: Shape, few: bool) -> tuple[int, int]:
     """Length and warps of a tile of a row, where elements of a row are neighbours in memory."""
     elements = shape.outer * shape.n
-    few = next(t for width, t in FEW.items() if shape.width <= width or not width)
-    for most, length, warps in SEGMENTED if shape.segmented else few:
+    cuts = () if not few else SEGMENTED if shape.segmented else _few(shape.width)
+    for most, length, warps in cuts:
         if elements <= most:
             return length, warps
     length = table().lookback.get((shape.width, shape.leaves, shape.segmented), 0)
@@ -183,19 +189,23 @@ def _along(shape: Shape) -> tuple[int, int]:
     return max(length, 256), 1
 
 
+def _few(width: int) -> tuple[tuple[int, int, int], ...]:
+    return next((cuts for most, cuts in FEW.items() if width <= most), ())
+
+
 def chain(shape: Shape) -> Tuning:
     """The tile of a row whose tiles wait for their neighbours: fat, because every one of them does.
 
     A hop from tile to tile takes 0.4 µs, whatever its length: sum of 2^26, 16384 tiles 6.6 ms, 2048
     tiles 1.06 ms (H200, 2026-11-22). Segments cut the chain.
     """
-    tuned = lookback(shape)
+    tuned = lookback(shape, few=False)
     if _forced.get() is not None or shape.segmented or shape.inner > 1:
         return tuned
     fat = 1
     while fat < 8 and tuned.length * fat * 16 <= shape.n:
         fat *= 2
-    return dataclasses.replace(tuned, length=tuned.length * fat, warps=min(8, tuned.warps * fat))
+    return dataclasses.replace(tuned, length=tuned.length * fat, warps=fat)
 
 
 def strips(shape: Shape) -> Tuning:
@@ -232,7 +242,8 @@ def walks(shape: Shape) -> Tuning:
     """The parts of a reduction by resident programs."""
     tuned = _level(shape)
     if _forced.get() is not None:
-        return dataclasses.replace(tuned, rows=1, strip=min(tuned.strip, tuned.length))
+        strip = min(tuned.strip or tuned.length, tuned.length)
+        return dataclasses.replace(tuned, rows=1, strip=strip)
     return dataclasses.replace(tuned, length=_part(shape, tuned.lanes, tuned.strip))
 
 
@@ -243,7 +254,13 @@ def _level(shape: Shape) -> Tuning:
     512 elements, 248 with 2048; by a tree 321 and 239 (H200, 2026-11-22).
     """
     tuned = strips(shape)
-    if _forced.get() is not None or shape.segmented or shape.inner > 1:
+    if _forced.get() is not None:
+        return tuned
+    if shape.inner > 1:
+        # A tile leaves two entries, so that a strip of two would be no step forward.
+        strip = max(tuned.strip, LEVEL)
+        return dataclasses.replace(tuned, strip=strip, length=max(tuned.length, strip))
+    if shape.segmented:
         return tuned
     return dataclasses.replace(
         tuned, strip=4 * tuned.strip, length=max(4 * tuned.strip, tuned.length)
@@ -276,6 +293,8 @@ def parts(shape: Shape) -> Tuning:
         strip = max(16, 1024 // lanes // wide)
     elif shape.segmented:
         warps, strip = 2, 512
+    if shape.width > 16:
+        strip = max(128, strip * 16 // next_power_of_2(shape.width))
     return Tuning(_part(shape, lanes, strip), lanes, warps, 1, strip=strip)
 
 
@@ -290,6 +309,9 @@ PARTS = 2112
 """Parts of a scan in two passes: sixteen on each of 132 multiprocessors (H200, 2026-11-22:
 benchmarks/NOTES.md)."""
 
+LEVEL = 16
+"""The fewest positions that a level reduces to one, or to two where there are segments."""
+
 ENTRIES = 8192
 """So many entries of resident programs are one strip of one program; more, or entries of several
 lanes, are walked by one."""
@@ -300,12 +322,12 @@ PER_GPU = 2112
 FEW = {
     4: ((2**17, 2048, 1), (2**19, 4096, 4)),
     8: ((2**15, 512, 1), (2**17, 1024, 2), (2**18, 2048, 4), (2**20, 4096, 4)),
-    0: ((2**15, 512, 2), (2**17, 1024, 4), (2**18, 2048, 4), (2**20, 4096, 4)),
+    16: ((2**15, 512, 2), (2**17, 1024, 4), (2**18, 2048, 4), (2**20, 4096, 4)),
 }
 SEGMENTED = ((2**19, 512, 1), (2**20, 1024, 1))
-"""Tiles where there are few elements: by the bytes of one (0: more), by the most elements, length
-and warps. Full tiles would be too few to fill the machine, and a tile's own time shows (H200,
-2026-11-22: benchmarks/NOTES.md, "Few elements")."""
+"""Tiles where there are few elements: by the most bytes of one and by the most elements, length and
+warps. Full tiles would be too few to fill the machine, and a tile's own time shows (H200,
+2026-11-22: benchmarks/NOTES.md, "Few elements"). Wider elements would not fit the registers."""
 
 MANY = 256
 """So many rows keep the machine busy by themselves."""
