@@ -263,6 +263,7 @@ def pulled(module, name, x, reverse, axis=0):
 TIES = [[1.0, 2.0, 2.0, 0.0, 3.0, 3.0], [2.0, 2.0, 0.0, 1.0], [0.0, 3.0, 1.0, 3.0, 4.0]]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("x", TIES)
 @pytest.mark.parametrize("name", ["cummax", "cummin"])
 @pytest.mark.parametrize("reverse", [False, True])

@@ -91,6 +91,7 @@ def hessian(f, x):
     return np.stack(second, -1).reshape(*f(x).shape, *x.shape, *x.shape)
 
 
+@pytest.mark.sweep
 @every_operator
 @every_form
 @pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev], ids=["forward", "reverse"])
@@ -99,6 +100,7 @@ def test_first_derivative(name, form, derivative):
     np.testing.assert_array_equal(jax.jit(derivative(ours))(x), jacobian(theirs, x))
 
 
+@pytest.mark.sweep
 @every_operator
 @pytest.mark.parametrize(
     "form", [(False, False, True), (True, True, True), (True, False, False)], ids=form_name

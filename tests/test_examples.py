@@ -336,6 +336,7 @@ def test_recurrence_says_what_is_wrong_before_it_trains(arguments, message):
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.thorough
 def test_teaching_kernel_with_every_network():
     result = run(TEACHING_KERNEL)
     assert result.returncode == 0, result.stderr

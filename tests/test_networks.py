@@ -58,6 +58,7 @@ def test_every_length(n):
         np.testing.assert_array_equal(result, reference.scan(walk, x, reverse=reverse))
 
 
+@pytest.mark.sweep
 @every_network
 @pytest.mark.parametrize(("shape", "axis"), [((13,), 0), ((2, 10, 3), 1), ((2, 8), -1)])
 def test_trees_of_matrices_along_any_axis(case, shape, axis):
@@ -128,6 +129,7 @@ def test_vmap_of_vmap(case):
         np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.sweep
 @every_network
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 def test_derivatives(case, reverse):

@@ -58,6 +58,7 @@ def check(rule, shape, form, method, *, axis=0, dtype="float64", flags=None, cha
 # Every engine
 
 
+@pytest.mark.thorough
 def test_several_tiles_of_an_affine_scan_in_its_full_form(engine):
     check(AFFINE, (150,), FULL, engine.method)
 
