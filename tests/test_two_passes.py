@@ -51,7 +51,7 @@ def test_parts_of_lanes_rows_and_segments(reverse):
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_reduction_takes_the_ends_of_a_scan():
+def test_a_reduction_by_resident_programs():
     ids = np.sort(np.random.default_rng(2).integers(0, 9, 300))
     sums = jscan.segment_sum(np.arange(300), ids, 9, True, method="reduce_then_scan")
     np.testing.assert_array_equal(sums, np.bincount(ids, np.arange(300), 9))

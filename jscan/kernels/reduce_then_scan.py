@@ -32,20 +32,18 @@ from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
 
 
-def run(
-    scan: Scan, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array] = ()
-) -> list[jax.Array]:
+def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
     """Runs the kernels; parts are the tiles of ``scan``'s geometry."""
     strip = min(cut.tuned.strip, scan.geometry.length)
     if scan.geometry.tiles == 1:  # nothing comes before the only part
         walk = functools.partial(_scan, scan, strip)
-        return launch.call(scan, cut, beside, walk, None, "jscan_parts", interpret)
+        return launch.call(scan, cut, (), walk, None, "jscan_parts", interpret)
     of_parts = totals.Totals(scan.geometry, totals.dtypes(scan))
     walk = functools.partial(_totals, scan, strip)
-    found = launch.call(of_parts, cut, beside, walk, None, "jscan_part_totals", interpret)
+    found = launch.call(of_parts, cut, (), walk, None, "jscan_part_totals", interpret)
     before = totals.scanned(scan, found, interpret, scan_then_propagate.run, totals.LONGEST)
     walk = functools.partial(_scan, scan, strip)
-    return launch.call(scan, cut, [*beside, *before], walk, None, "jscan_parts", interpret)
+    return launch.call(scan, cut, before, walk, None, "jscan_parts", interpret)
 
 
 Carry = tuple[jax.Array, ...]
@@ -63,8 +61,7 @@ class Walk:
         self.per_part = np.int32(g.length // strip)
         strips = np.int32(-(-g.n // strip))
         self.count = jnp.minimum(self.per_part, strips - self.tile.index * self.per_part)
-        inputs = len(scan.views) + (scan.flag_view is not None) + scan.beside
-        self.inputs, self.others = refs[:inputs], refs[inputs:]
+        self.inputs, self.others = scan.apart(refs)
 
     def strip(self, number: jax.Array) -> Tile:
         """A strip of the part."""

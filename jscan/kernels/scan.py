@@ -86,9 +86,13 @@ class Scan:
 
     def split(self, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """The input and output references out of all of the kernel's."""
+        inputs, others = self.apart(refs)
+        return inputs, others[: sum(self.used)]
+
+    def apart(self, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The input references, and whatever comes behind them."""
         inputs = len(self.views) + (self.flag_view is not None) + self.beside
-        outputs = sum(self.used)
-        return refs[:inputs], refs[inputs : inputs + outputs]
+        return refs[:inputs], refs[inputs:]
 
     def load(self, tile: Tile, inputs: Sequence[Any]) -> list[jax.Array]:
         """The tile's leaves, ready to be scanned inclusively."""

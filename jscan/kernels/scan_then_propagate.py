@@ -60,24 +60,22 @@ class Kept:
         return []
 
 
-def run(
-    scan: Scan, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array] = ()
-) -> list[jax.Array]:
+def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
     """Runs the kernels."""
     body = functools.partial(_scan, scan)
-    kept = launch.call(Kept(scan), cut, beside, body, None, "jscan_tiles", interpret)
+    kept = launch.call(Kept(scan), cut, (), body, None, "jscan_tiles", interpret)
     count = len(totals.dtypes(scan))
     tile = min(scan.geometry.length, totals.LONGEST)
     before = totals.scanned(scan, kept[:count], interpret, run, tile)
     body = functools.partial(_propagate, scan)
-    behind = [*beside, *before, *kept[count:]]
+    behind = [*before, *kept[count:]]
     return launch.call(scan, cut, behind, body, None, "jscan_propagate", interpret)
 
 
 def _scan(scan: Scan, refs: Sequence[Any]) -> None:
     """A tile by itself."""
     tile = Tile(scan.geometry, pl.program_id(0))
-    inputs, outputs = _inputs(scan, refs)
+    inputs, outputs = scan.apart(refs)
     leaves = scan.tile_scan(scan.load(tile, inputs))
     last = tile.last(leaves)
     if scan.segmented:
@@ -95,7 +93,7 @@ def _propagate(scan: Scan, refs: Sequence[Any]) -> None:
     """A tile behind the total of all before it."""
     g = scan.geometry
     tile = Tile(g, pl.program_id(0))
-    inputs, others = _inputs(scan, refs)
+    inputs, others = scan.apart(refs)
     kinds = totals.dtypes(scan)
     before, others = others[: len(kinds)], others[len(kinds) :]
     prefix = totals.read(tile, g, before, kinds)
@@ -113,9 +111,3 @@ def _propagate(scan: Scan, refs: Sequence[Any]) -> None:
     combined = scan.combine(prefix, leaves)
     pairs = zip(leaves, combined, strict=True)
     scan.store(tile, outputs, inputs, [jnp.where(tile.index == 0, x, y) for x, y in pairs])
-
-
-def _inputs(scan: Scan, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The references to operands, and the others."""
-    count = len(scan.views) + (scan.flag_view is not None) + scan.beside
-    return refs[:count], refs[count:]

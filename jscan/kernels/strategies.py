@@ -145,9 +145,9 @@ def launch(
         body: Callable[..., None] = functools.partial(block.kernel, one)
         return call(one, cut, beside, body, None, "jscan_block", interpret)
     if method == "reduce_then_scan":
-        return reduce_then_scan.run(one, cut, interpret, beside)
+        return reduce_then_scan.run(one, cut, interpret)
     if method == "scan_then_propagate":
-        return scan_then_propagate.run(one, cut, interpret, beside)
+        return scan_then_propagate.run(one, cut, interpret)
     if method == "chained":
         body = functools.partial(chained.kernel, one)
         return call(one, cut, beside, body, chained.tile_state(one), "jscan_chained", interpret)
