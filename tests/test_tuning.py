@@ -47,6 +47,8 @@ def test_parts_are_whole_strips():
         tuned = tuning.parts(shape)
         assert is_power_of_2(tuned.strip), shape
         assert tuned.length % tuned.strip == 0, shape
+        # As many bytes at once as a warp's registers hold, and room for their scan.
+        assert tuned.strip * tuned.lanes * shape.width <= 2**15, shape
 
 
 @pytest.mark.parametrize("choose", [tuning.tree, tuning.walks])
@@ -56,6 +58,7 @@ def test_every_level_of_a_reduction_leaves_less(choose):
         while left > tuned.length:
             assert is_power_of_2(tuned.strip), shape
             assert tuned.length % tuned.strip == 0, shape
+            assert levels or tuned.strip * tuned.lanes * shape.width <= 2**15, shape
             before, left = left, 2 * -(-left // tuned.length)
             assert left < before, shape
             tuned = tuning.entries(left, tuned)

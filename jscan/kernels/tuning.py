@@ -259,7 +259,9 @@ def _level(shape: Shape) -> Tuning:
     if shape.inner > 1:
         # A tile leaves two entries, so that a strip of two would be no step forward.
         strip = max(tuned.strip, LEVEL)
-        return dataclasses.replace(tuned, strip=strip, length=max(tuned.length, strip))
+        lanes = min(tuned.lanes, next_power_of_2(2**14 // (strip * shape.width)))
+        length = max(tuned.length, strip)
+        return dataclasses.replace(tuned, strip=strip, lanes=lanes, length=length)
     if shape.segmented:
         return tuned
     return dataclasses.replace(
@@ -291,10 +293,11 @@ def parts(shape: Shape) -> Tuning:
     if shape.inner > 1:
         lanes = min(32, next_power_of_2(shape.inner))
         strip = max(16, 1024 // lanes // wide)
-    elif shape.segmented:
-        warps, strip = 2, 512
-    if shape.width > 16:
-        strip = max(128, strip * 16 // next_power_of_2(shape.width))
+    else:
+        if shape.segmented:
+            warps, strip = 2, 512
+        if shape.width > 16:
+            strip = max(128, strip * 4 // wide)
     return Tuning(_part(shape, lanes, strip), lanes, warps, 1, strip=strip)
 
 
@@ -340,8 +343,8 @@ outgrow the instruction cache."""
 def suits_block(shape: Shape, tile: Tuning) -> bool:
     """Whether block is better for a row that fits.
 
-    Not if its tiles are slivers of the lanes, nor for a lone row of more segments than a tile that
-    waits for nobody scans as fast.
+    Not if its tiles are slivers of the lanes, nor for a lone segmented row of more than 4096
+    elements: short tiles scan it sooner, since few of them wait.
     """
     lone = shape.segmented and shape.outer * shape.inner == 1 and shape.n > 4096
     return tile.lanes >= min(32, next_power_of_2(shape.inner)) and not lone
