@@ -9,6 +9,9 @@ import jax
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
+FAR = 2**31 - 2**20
+"""Positions from here on do not fit 32 bits, for a tile may reach past the end."""
+
 
 def _reshard(x: jax.Array, sharding: NamedSharding) -> jax.Array:
     moved: jax.Array = jax.sharding.reshard(x, sharding)

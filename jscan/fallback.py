@@ -258,6 +258,8 @@ def before(x: jax.Array, *, axis: int) -> jax.Array:
 
 def is_first(x: jax.Array, *, axis: int) -> jax.Array:
     """Which elements are the first ones along ``axis``."""
+    if x.shape[axis] >= 2**31:  # an index in 32 bits would come round to 0 again
+        return before(lax.full(x.shape, np.uint8(1)), axis=axis) == np.uint8(0)
     return lax.broadcasted_iota(jnp.int32, x.shape, axis) == np.int32(0)
 
 

@@ -22,8 +22,6 @@ from jscan import extent, primitive
 locate_p: Any = core.Primitive("jscan_locate")
 locate_p.multiple_results = True
 
-_MOST = 2**31 - 2**20  # positions are 32-bit, and a tile may reach past the end
-
 
 def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
     """Bind ``locate_p``."""
@@ -55,7 +53,7 @@ def locate_in_plain_jax(bounds: jax.Array, *, n: int, emit: str, **_: Any) -> li
 
 def locate_in_kernels(bounds: jax.Array, *, n: int, emit: str, interpret: bool) -> list[jax.Array]:
     """The search in a kernel, where its positions fit."""
-    if n == 0 or 0 in bounds.shape or max(n, bounds.size) >= _MOST:
+    if n == 0 or 0 in bounds.shape or max(n, bounds.size) >= extent.FAR:
         return locate_in_plain_jax(bounds, n=n, emit=emit)
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan.kernels import locating

@@ -42,7 +42,10 @@ def rank(
     """Bind ``rank_p``."""
     n = marks.shape[axis]
     if n >= 2**31:
-        raise ValueError(f"jscan counts in 32 bits, and {n} elements are too many for that")
+        raise ValueError(
+            f"jscan: places are counted in int32, so that an axis may have at most {2**31 - 1} "
+            f"elements here; got marks of shape {marks.shape} along axis={axis}"
+        )
     marks = extent.replicate(marks)
     operands = [marks]
     if emit == "order":
@@ -130,9 +133,9 @@ def rank_in_kernels(
     if 0 in marks.shape or params["size"] == 0:
         return rank_in_plain_jax(marks, *unmarked, **params)
     # Pallas takes seconds to import, and only GPU programs need it.
-    from jscan.kernels import ranking, strategies
+    from jscan.kernels import ranking
 
-    if strategies.why_not_shape(ranking.shape_of(marks.shape, axis), "auto") is not None:
+    if marks.shape[axis] >= extent.FAR:
         return rank_in_plain_jax(marks, *unmarked, **params)
     totals = unmarked[0] if unmarked else None
     return [ranking.rank(marks, totals, interpret=interpret, **params)]

@@ -202,8 +202,9 @@ def reduce_in_kernels(
 
     if extent.full_shape(leaves) != full:
         leaves[0] = jnp.broadcast_to(leaves[0], full)
-    if kind == "offsets" and (math.prod(full[axis + 1 :]) > 1 or descriptor.size >= 2**31):
-        # Lanes share what one search finds; and a program counts offsets in 32 bits.
+    many = max(descriptor.size, full[axis]) >= extent.FAR if kind == "offsets" else False
+    if kind == "offsets" and (math.prod(full[axis + 1 :]) > 1 or many):
+        # Lanes share what one search finds; and a program counts offsets and positions in 32 bits.
         kind, descriptor = "ids", segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
     reason = kernels.why_not(leaves, combine=combine, axis=axis, exclusive=False, method=method)
     if reason is None:

@@ -19,7 +19,8 @@ from jscan.kernels.forms import ScannedTile
 from jscan.kernels.operator import prepare
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, PREFIX
-from jscan.kernels.tile import Geometry, Tile
+from jscan.kernels.geometry import Geometry
+from jscan.kernels.tile import Tile
 from jscan.kernels.view import View
 
 

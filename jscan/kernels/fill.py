@@ -14,8 +14,9 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+from jscan.kernels.geometry import Geometry
 from jscan.kernels.registers import constant
-from jscan.kernels.tile import Geometry, Tile
+from jscan.kernels.tile import Tile
 
 LENGTH = 4096
 SMALL = 2**18
@@ -25,7 +26,7 @@ SMALL = 2**18
 def filled(size: int, value: Any, local: Any, *, interpret: bool) -> jax.Array:
     """``size`` elements of the NumPy scalar ``value``; ``local`` is their manual axis type."""
     dtype = np.dtype(value.dtype)
-    if size <= SMALL or size >= 2**31 - LENGTH or interpret:
+    if size <= SMALL or interpret:
         return jnp.full((size,), value, dtype)
     # Booleans and narrow floats are written as the bits that they are.
     bits = np.asarray(value).view(f"int{8 * dtype.itemsize}")[()]

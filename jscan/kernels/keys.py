@@ -52,13 +52,13 @@ class Keys:
         """The key of the element before the tile, for each lane or for all; any for the first."""
         if self.kind == "whole":
             return jnp.int32(0)
-        start = tile.index * np.int32(tile.geometry.length)
         if self.kind == "offsets":
             [bounds] = operands
+            start = tile.index * np.int32(tile.geometry.length)
             place = jnp.maximum(start - np.int32(1), np.int32(0))
             return locating.segment_of(bounds, self._first(tile), place, self.bounds)
         if self.kind == "ids":
-            return self._narrow(tile.load_one(operands[0], self.views[0], start - np.int32(1)))
+            return self._narrow(tile.load_before(operands[0], self.views[0]))
         return tile.load_one(operands[1], self.views[1], tile.index) - np.int32(1)
 
     def load(
@@ -69,7 +69,8 @@ class Keys:
         ``before`` is the key of the element before the strip. What lanes share is a column.
         """
         if self.kind == "whole":
-            return jnp.zeros(strip.element_shared(self._by_element(strip)).shape, jnp.int32)
+            shape = strip.starts_shared(self._by_element(strip)).shape
+            return jnp.zeros(shape, jnp.int32)
         if self.kind == "offsets":
             return locating.located(operands[0], self._first(strip), strip, self.bounds)
         if self.kind == "ids":
@@ -138,7 +139,7 @@ class Keys:
             heads = here != 0
         else:
             heads = here != strip.load_shared(descriptor, self.views[0], 1)
-        return heads | (strip.element_shared(self._by_element(strip)) == 0)
+        return heads | strip.starts_shared(self._by_element(strip))
 
     def _by_element(self, strip: Tile) -> bool:
         """Whether keys have a tile's shape, and are no column."""

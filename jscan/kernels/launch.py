@@ -13,10 +13,11 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
+from jscan import extent
 from jscan.kernels import fill, tuning
+from jscan.kernels.geometry import Geometry
 from jscan.kernels.operator import prepare, real_dtypes
 from jscan.kernels.state import TileState
-from jscan.kernels.tile import Geometry
 from jscan.kernels.view import View, collapse
 
 _SUPPORTED = frozenset(
@@ -104,7 +105,7 @@ def view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array,
     """The operand, flat, and how it lies in memory; materialised where it is no simple view."""
     found = collapse(operand.shape, full, axis)
     # A mapped row is a tensor where a program has several, and its address must fit 32 bits.
-    wide = operand.size >= 2**31
+    wide = operand.size >= 2**31 or math.prod(full[:axis]) >= extent.FAR
     if found is None or (wide and found.row_period not in ((1, 1), (1, math.prod(full[:axis])))):
         operand = jnp.broadcast_to(operand, full)
         found = View(_three(full, axis), (1, math.prod(full[:axis])))

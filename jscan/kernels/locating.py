@@ -22,7 +22,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
 from jscan.kernels import fill, primitives, tuning
-from jscan.kernels.tile import Geometry, Tile
+from jscan.kernels.geometry import Geometry
+from jscan.kernels.tile import Tile
 
 LENGTH = 512
 """The fastest of 128, 256, 512, 1024 and 2048 (H200, 2026-11-22)."""

@@ -33,11 +33,12 @@ from jax.experimental import pallas as pl
 from jax.extend import core
 
 from jscan.kernels import lookback, primitives
+from jscan.kernels.geometry import Geometry
 from jscan.kernels.keys import COUNTED, KEY, Keys
 from jscan.kernels.operator import commuting_identity, trace_scalars
 from jscan.kernels.registers import take
 from jscan.kernels.state import AGGREGATE, PREFIX, TileState
-from jscan.kernels.tile import Geometry, Tile
+from jscan.kernels.tile import Tile
 from jscan.kernels.view import View
 
 
@@ -245,11 +246,11 @@ class Walk:
 
         Returns whether that ended here, and with what total.
         """
-        keys, last = self.one.keys, np.int32(self.geometry.n - 1)
+        keys = self.one.keys
         if not self.by_quarters:
             ends = keys.ends(strip, self.described, key)
             if edge:
-                ends = ends | (strip.element_shared(ends.shape == strip.geometry.shape) == last)
+                ends = ends | strip.ends_shared(ends.shape == strip.geometry.shape)
             waits = self._waits(key) if opening else None
             self._scatter(strip.scatter, key, values, self._wanted(key, ends, waits))
             if waits is None:
@@ -266,8 +267,8 @@ class Walk:
         all_over = []
         for place, (key, ends) in enumerate(zip(by_key, ended, strict=True)):
             if edge:
-                element = strip.quarter(place)
-                ends = (ends | (element == last)) & (element <= last)
+                left = strip.quarter_left(place)
+                ends = (ends | (left == 0)) & (left >= 0)
             waits = self._waits(key) if opening else None
             if waits is not None:
                 all_over.append(ends & waits)

@@ -86,10 +86,8 @@ class TileState:
             (index[:, None] if index.ndim and lanes > 1 else index, self.lanes),
         ]
         if self.lanes > 1:
-            terms.append((tile.first_lane(), 1))
-            if lanes > 1:
-                lane = lax.broadcasted_iota(jnp.int32, (lanes,), 0)
-                terms.append((lane[None, :] if index.ndim else lane, 1))
+            lane = lax.broadcasted_iota(jnp.int32, (lanes,), 0)
+            terms += tile.lane_terms(1, lane[None, :] if index.ndim else lane)
         return terms
 
     def publish(
@@ -135,7 +133,7 @@ class TileState:
         if g.inner % g.lanes == 0:
             return None
         lane = lax.broadcasted_iota(jnp.int32, (g.lanes,), 0)
-        return tile.lane_block * np.int32(g.lanes) + lane < np.int32(g.inner)
+        return tile.lanes_exist(lane)
 
 
 def _and(a: jax.Array | None, b: jax.Array | None) -> jax.Array | None:

@@ -41,8 +41,6 @@ from jscan.kernels.logaddexp import is_logaddexp
 from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_identity
 from jscan.kernels.scan import Scan
 
-_MOST = 2**31 - 2**20  # positions are 32-bit, and a tile may reach past the end
-
 
 def why_not(
     leaves: Sequence[Any], *, combine: Any, axis: int, exclusive: bool, method: str
@@ -62,8 +60,6 @@ def why_not(
 
 def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
     """Why no kernel (of this method) can run on operands of this shape; None if one can."""
-    if max(shape.outer, shape.n, shape.inner) >= _MOST:
-        return "kernels take at most 2**31 - 2**20 elements along an axis, before it or behind it"
     if method == "block" and tuning.block(shape) is None:
         limit = tuning.table().block_bytes // shape.width
         return f"rows of {shape.n} elements do not fit one tile (at most {limit} here)"

@@ -84,9 +84,8 @@ class Reader:
 
     def start(self) -> jax.Array:
         """Where the differentiated scan starts."""
-        one, n = self.one, self.tile.geometry.n
-        element = self.tile.element()
-        first = element == np.int32(n - 1 if one.backwards else 0)
+        one = self.one
+        first = self.tile.at_end(first=not one.backwards)
         if one.flag_view is None:
             return first
         flags = self._load(self.inputs[-1], one.flag_view, -1 if one.backwards else 0)

@@ -12,12 +12,16 @@ are dropped:
 Positions count in scan order: position p is element p of the axis, or element n-1-p when the scan
 is reversed. Memory order is kept inside a tile; only the tile's place in memory and the direction
 of ``tt.scan`` change.
+
+An axis that is `far` is too long for 32-bit positions: a tile then knows its number and counts
+places within itself, and an address is the sum of the two in 64 bits.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,61 +31,12 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import primitives
+from jscan.kernels.geometry import Geometry, size_of
 from jscan.kernels.registers import take
 from jscan.kernels.view import View
 
-
-@dataclasses.dataclass(frozen=True)
-class Geometry:
-    """The cut of (outer, n, inner) into tiles of (rows, length, lanes)."""
-
-    outer: int
-    n: int
-    inner: int
-    rows: int
-    length: int
-    lanes: int
-    reverse: bool
-    exclusive: bool
-    mixed: bool = False  # operands of one byte an element stand beside wider ones
-
-    @property
-    def tiles(self) -> int:
-        """Tiles along the axis."""
-        return -(-self.n // self.length)
-
-    @property
-    def row_blocks(self) -> int:
-        """Tiles across the rows."""
-        return -(-self.outer // self.rows)
-
-    @property
-    def lane_blocks(self) -> int:
-        """Tiles across the lanes."""
-        return -(-self.inner // self.lanes)
-
-    @property
-    def programs(self) -> int:
-        """All tiles."""
-        return self.tiles * self.row_blocks * self.lane_blocks
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The register tile's shape; a tile of one row or lane has no dimension for it."""
-        rows = (self.rows,) if self.rows > 1 else ()
-        lanes = (self.lanes,) if self.lanes > 1 else ()
-        return (*rows, self.length, *lanes)
-
-    @property
-    def axis(self) -> int:
-        """The register tile's scanned dimension."""
-        return 1 if self.rows > 1 else 0
-
-    @property
-    def shift(self) -> int:
-        """Exclusive scans read one position to the left, in scan order."""
-        return 1 if self.exclusive else 0
-
+Address = list[tuple[Any, int]]
+"""Terms to be summed (`primitives.Terms`)."""
 
 VECTOR = 8
 """The most elements that a thread takes from memory at once, where operands differ in width. A tile
@@ -109,35 +64,48 @@ class Tile:
     def _first_in_memory(self) -> jax.Array:
         """The axis index of the tile's first element in memory; may be negative where reversed."""
         g = self.geometry
+        assert not g.far, "positions do not fit 32 bits"
         start = self.index * np.int32(g.length)
         return np.int32(g.n - g.length) - start if g.reverse else start
 
-    def _terms(self, view: View, shift: int) -> list[tuple[Any, int]]:
+    def _terms(self, view: View, shift: int) -> Address:
         g = self.geometry
         row_stride, stride, lane_stride = view.strides
-        step = shift if g.reverse else -shift
-        terms: list[tuple[Any, int]] = [
-            (self._first_in_memory() + np.int32(step), stride),
-            (self._iota(g.axis), stride),
-        ]
-        repeat, count = view.row_period
-        if count > 1:
-            row = self.row_block * np.int32(g.rows)
-            if g.rows > 1:
-                within = self._iota(0)
-                if repeat == 1 and count == g.outer:
-                    terms += [(row, row_stride), (within, row_stride)]
-                else:
-                    row = lax.rem(lax.div(row + within, np.int32(repeat)), np.int32(count))
-                    terms.append((row, row_stride))
+        terms = [*self._start(stride, shift), (self._iota(g.axis), stride)]
+        if view.row_period[1] > 1:
+            if g.rows == 1:
+                terms.append((self.row_of(view), row_stride))
+            elif view.row_period == (1, g.outer):
+                terms += [(self.row_block, g.rows * row_stride), (self._iota(0), row_stride)]
             else:
+                repeat, count = view.row_period
+                row = self.row_block * np.int32(g.rows) + self._iota(0)
                 row = lax.rem(lax.div(row, np.int32(repeat)), np.int32(count))
                 terms.append((row, row_stride))
-        if lane_stride:
-            terms.append((self.first_lane(), lane_stride))
-            if g.lanes > 1:
-                terms.append((self._iota(len(g.shape) - 1), lane_stride))
-        return terms
+        return [*terms, *self.lane_terms(lane_stride, self._iota(len(g.shape) - 1))]
+
+    def _start(self, stride: int, shift: int) -> Address:
+        """Where the tile's first element in memory lies, ``shift`` positions to the left."""
+        g = self.geometry
+        step = shift if g.reverse else -shift
+        if not g.far:
+            return [(self._first_in_memory() + np.int32(step), stride)]
+        sign, first = (-1, g.n - g.length + step) if g.reverse else (1, step)
+        return [(self.index, sign * g.length * stride), (jnp.int32(1), first * stride)]
+
+    def lane_terms(self, stride: int, lane: jax.Array) -> Address:
+        """Addresses across the lanes; none where they share what is there."""
+        if not stride:
+            return []
+        # Opaque to the compiler, so that each thread takes one lane. Then the whole scan of a lane
+        # is one thread's, without a shuffle: rows (65536, 1024) along the first axis run at 0.89 of
+        # copy speed instead of 0.80, (1048576, 64) at 0.78 instead of 0.70 (H200, 2026-11-20).
+        g = self.geometry
+        if g.far_lanes:
+            first = [(primitives.opaque(self.lane_block), g.lanes * stride)]
+        else:
+            first = [(primitives.opaque(self.lane_block * np.int32(g.lanes)), stride)]
+        return [*first, (lane, stride)] if g.lanes > 1 else first
 
     def mask(self, shift: int) -> jax.Array | None:
         """Which of the elements ``shift`` positions to the left exist; None for all.
@@ -147,7 +115,13 @@ class Tile:
         g = self.geometry
         checks = []
         beyond = not self.inside and (shift < 0 or g.n % g.length != 0)
-        if beyond or shift > 0:
+        if g.far:
+            place = self.positions() - np.int32(shift)
+            if shift > 0:
+                checks.append((self.index > 0) | (place >= 0))
+            if beyond:
+                checks.append(place < self._left())
+        elif beyond or shift > 0:
             element = self.element() + np.int32(shift if g.reverse else -shift)
             low, high = shift > 0, beyond
             if g.reverse:
@@ -157,16 +131,16 @@ class Tile:
             if high:
                 checks.append(element < np.int32(g.n))
         if g.outer % g.rows:
-            checks.append(self.row_block * np.int32(g.rows) + self._iota(0) < np.int32(g.outer))
+            checks.append(self._iota(0) < size_of(self.row_block, g.outer, g.rows))
         if g.inner % g.lanes:
-            lane = self._iota(len(g.shape) - 1)
-            checks.append(self.lane_block * np.int32(g.lanes) + lane < np.int32(g.inner))
-        if not checks:
-            return None
-        mask = checks[0]
-        for check in checks[1:]:
-            mask = mask & check
-        return mask
+            checks.append(self.lanes_exist(self._iota(len(g.shape) - 1)))
+        return functools.reduce(lax.bitwise_and, checks) if checks else None
+
+    def _left(self) -> jax.Array:
+        """Positions from the tile's first one to the end of the axis, or more than it has."""
+        g = self.geometry
+        last = np.int32(g.n - (g.tiles - 1) * g.length)
+        return jnp.where(self.index == np.int32(g.tiles - 1), last, np.int32(2 * g.length))
 
     def load(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; undefined where none exist."""
@@ -185,6 +159,8 @@ class Tile:
     def row_of(self, view: View) -> jax.Array:
         """An operand's row, in a tile of one row."""
         repeat, count = view.row_period
+        if view.row_period == (1, self.geometry.outer):
+            return self.row_block
         return lax.rem(lax.div(self.row_block, np.int32(repeat)), np.int32(count))
 
     def load_one(self, ref: Any, view: View, place: jax.Array) -> jax.Array:
@@ -192,15 +168,24 @@ class Tile:
 
         Undefined where there is none.
         """
-        g = self.geometry
-        row_stride, stride, lane_stride = view.strides
-        terms: list[tuple[Any, int]] = [(self.row_of(view), row_stride), (place, stride)]
-        mask = (place >= 0) & (place < np.int32(view.shape[1]))
-        if lane_stride:
-            terms.append((self.first_lane(), lane_stride))
-            if g.lanes > 1:
-                terms.append((self._lane(), lane_stride))
-                mask = mask & self._lanes_exist()
+        stride = view.strides[1]
+        inside = (place >= 0) & (place < np.int32(view.shape[1]))
+        return self._load_lanes(ref, view, [(place, stride)], inside)
+
+    def load_before(self, ref: Any, view: View) -> jax.Array:
+        """The operand's element before the tile's first, where memory and scan have one direction.
+
+        Undefined in the first tile.
+        """
+        stride = view.strides[1]
+        place = [(self.index, self.geometry.length * stride), (jnp.int32(-1), stride)]
+        return self._load_lanes(ref, view, place, self.index > 0)
+
+    def _load_lanes(self, ref: Any, view: View, place: Address, mask: jax.Array) -> jax.Array:
+        row_stride, _, lane_stride = view.strides
+        terms = [(self.row_of(view), row_stride), *place, *self._one_a_lane(lane_stride)]
+        if lane_stride and self.geometry.lanes > 1:
+            mask = mask & self.lanes_exist(self._lane())
         return primitives.load(ref, terms, mask=mask)
 
     def store_row(
@@ -208,20 +193,23 @@ class Tile:
     ) -> None:
         """Writes one value for each lane to ``place`` of a result (outer, extent, inner)."""
         g = self.geometry
-        terms: list[tuple[Any, int]] = [(self.row_block, extent * g.inner), (place, g.inner)]
-        if g.inner > 1:
-            terms.append((self.first_lane(), 1))
-            if g.lanes > 1:
-                terms.append((self._lane(), 1))
-                mask = mask & self._lanes_exist()
+        terms = [(self.row_block, extent * g.inner), (place, g.inner)]
+        if g.lanes > 1:
+            mask = mask & self.lanes_exist(self._lane())
+        terms += self._one_a_lane(int(g.inner > 1))
         primitives.store(ref, terms, value.astype(ref.dtype), mask=mask)
 
     def _lane(self) -> jax.Array:
         return lax.broadcasted_iota(jnp.int32, (self.geometry.lanes,), 0)
 
-    def _lanes_exist(self) -> jax.Array:
+    def _one_a_lane(self, stride: int) -> Address:
+        """Addresses of one element a lane."""
+        return self.lane_terms(stride, self._lane())
+
+    def lanes_exist(self, lane: jax.Array) -> jax.Array:
+        """Which of these lanes of the tile are lanes of the array."""
         g = self.geometry
-        return self.lane_block * np.int32(g.lanes) + self._lane() < np.int32(g.inner)
+        return lane < size_of(self.lane_block, g.inner, g.lanes)
 
     def at(self, index: jax.Array, *, inside: bool = False) -> Tile:
         """Another tile of the same row and lanes; one ``inside`` has no end of the axis in it.
@@ -240,22 +228,26 @@ class Tile:
 
     def quarter(self, place: int) -> jax.Array:
         """Index along the axis of what lies ``place`` behind every fourth element."""
-        every = lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0) * np.int32(4)
-        return self._first_in_memory() + np.int32(place) + every
+        return self._first_in_memory() + np.int32(place) + self._every_fourth()
+
+    def quarter_left(self, place: int) -> jax.Array:
+        """How many elements of the axis lie behind each of those; below 0 where it is none."""
+        g = self.geometry
+        if not g.far:
+            return np.int32(g.n - 1) - self.quarter(place)
+        return self._left() - np.int32(place + 1) - self._every_fourth()
+
+    def _every_fourth(self) -> jax.Array:
+        return lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0) * np.int32(4)
 
     def load_quarter(self, ref: Any, view: View, place: int) -> jax.Array:
         """An operand's elements ``place`` behind every fourth one; a tile has one dimension."""
         row_stride, stride, lane_stride = view.strides
+        terms = [(self.row_of(view), row_stride), *self._start(stride, -place)]
+        terms += self._one_a_lane(lane_stride)
         every = lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0)
-        first = self._first_in_memory() + np.int32(place)
-        row = (self.row_of(view), row_stride)
-        terms: list[tuple[Any, int]] = [row, (first, stride), (every, 4 * stride)]
-        if lane_stride:
-            terms.append((self.first_lane(), lane_stride))
-        mask = None
-        if not self.inside:
-            mask = self.quarter(place) < np.int32(self.geometry.n)
-        return primitives.load(ref, terms, mask=mask)
+        mask = None if self.inside else self.quarter_left(place) >= 0
+        return primitives.load(ref, [*terms, (every, 4 * stride)], mask=mask)
 
     def store(self, ref: Any, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
@@ -279,52 +271,38 @@ class Tile:
     ) -> None:
         """`scatter` of every fourth element of a tile of one dimension; all of them exist."""
         inner = self.geometry.inner
-        terms: list[tuple[Any, int]] = [(self.row_block, extent * inner)]
-        if inner > 1:
-            terms.append((self.first_lane(), 1))
-        terms.append((place, inner))
+        terms = [
+            (self.row_block, extent * inner),
+            *self._one_a_lane(int(inner > 1)),
+            (place, inner),
+        ]
         primitives.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
 
     def gather_row(self, ref: Any) -> jax.Array:
         """The tile's elements of an operand (outer, inner): one for each row and lane."""
         return primitives.load(ref, self._outside(self.geometry.inner), mask=self.mask(0))
 
-    def _outside(self, row_stride: int) -> list[tuple[Any, int]]:
+    def _outside(self, row_stride: int) -> Address:
         """The address of each element's row and lane, in an array of its own extent."""
         g = self.geometry
-        terms: list[tuple[Any, int]] = [(self.row_block * np.int32(g.rows), row_stride)]
         # A term of the tile's shape spreads the others over it.
-        terms.append((self._iota(0) if g.rows > 1 else jnp.zeros(g.shape, jnp.int32), row_stride))
-        if g.inner > 1:
-            terms.append((self.first_lane(), 1))
-            if g.lanes > 1:
-                terms.append((self._iota(len(g.shape) - 1), 1))
-        return terms
+        within = self._iota(0) if g.rows > 1 else jnp.zeros(g.shape, jnp.int32)
+        terms = [(self.row_block, g.rows * row_stride), (within, row_stride)]
+        return [*terms, *self.lane_terms(int(g.inner > 1), self._iota(len(g.shape) - 1))]
 
-    def _limited(
-        self, terms: list[tuple[Any, int]], dtype: Any, shift: int
-    ) -> list[tuple[Any, int]]:
+    def _limited(self, terms: Address, dtype: Any, shift: int) -> Address:
         """The address, known to the compiler as a multiple of `VECTOR` elements and no more."""
         g = self.geometry
-        (first, stride), *rest = terms
         whole = g.length % VECTOR == 0 and not shift and not (g.reverse and g.n % VECTOR)
         if dtype.itemsize * VECTOR >= 16 or not g.mixed or g.lanes > 1 or not whole:
             return terms
-        first = primitives.opaque(lax.div(first, np.int32(VECTOR))) * np.int32(VECTOR)
-        return [(first, stride), *rest]
-
-    def first_lane(self) -> jax.Array:
-        """The tile's first lane, opaque to the compiler, so that each thread takes one lane.
-
-        Then the whole scan of a lane is one thread's, without a shuffle: rows (65536, 1024) along
-        the first axis run at 0.89 of copy speed instead of 0.80, (1048576, 64) at 0.78 instead of
-        0.70 (H200, 2026-11-20).
-        """
-        return primitives.opaque(self.lane_block * np.int32(self.geometry.lanes))
+        return [(primitives.opaque(jnp.int32(0)), VECTOR), *terms]
 
     def before_start(self, shift: int) -> jax.Array:
         """Where the element ``shift`` positions to the left would lie before the row's start."""
         g = self.geometry
+        if g.far:
+            return (self.index == 0) & (self.positions() < np.int32(shift))
         element = self.element()
         return element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
 
@@ -333,15 +311,31 @@ class Tile:
         mask = self.mask(0)
         return jnp.full(self.geometry.shape, True) if mask is None else mask
 
-    def element_shared(self, spread: bool) -> jax.Array:
-        """Like `element`; if not ``spread``, one column of a tile of lanes."""
-        if spread:
-            return self.element()
+    def starts_shared(self, spread: bool) -> jax.Array:
+        """Which element the axis starts with; if not ``spread``, for a column of lanes."""
+        return self._shared(spread).at_end(first=True)
+
+    def ends_shared(self, spread: bool) -> jax.Array:
+        """Which element the axis ends with; if not ``spread``, for a column of lanes."""
+        return self._shared(spread).at_end(first=False)
+
+    def _shared(self, spread: bool) -> Tile:
+        return self if spread else self.cut(dataclasses.replace(self.geometry, lanes=1))
+
+    def at_end(self, *, first: bool) -> jax.Array:
+        """Which element is the first one of the axis in memory, or the last."""
         g = self.geometry
-        return self._first_in_memory() + lax.broadcasted_iota(jnp.int32, g.shape[:-1], g.axis)
+        if not g.far:
+            return self.element() == np.int32(0 if first else g.n - 1)
+        if first != g.reverse:
+            return self.before_start(1)
+        return self.positions() == self._left() - np.int32(1)
 
     def element(self) -> jax.Array:
-        """Each element's index along the axis, in memory order; outside the axis at its ends."""
+        """Each element's index along the axis, in memory order; outside the axis at its ends.
+
+        An axis that is `Geometry.far` has none in 32 bits.
+        """
         return self._first_in_memory() + self._iota(self.geometry.axis)
 
     def positions(self) -> jax.Array:
