@@ -63,6 +63,11 @@ def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
     if method == "block" and tuning.block(shape) is None:
         limit = tuning.table().block_bytes // shape.width
         return f"rows of {shape.n} elements do not fit one tile (at most {limit} here)"
+    cut = tile(shape, method)
+    pairs = ((shape.outer, cut.rows), (shape.n, cut.length), (shape.inner, cut.lanes))
+    programs = math.prod(-(-extent // size) for extent, size in pairs)
+    if programs >= 2**31:
+        return f"it takes {programs} programs, more than one launch can have"
     return None
 
 
