@@ -1,5 +1,8 @@
 """Parallel prefix scans and segmented scans for JAX, at the speed of the GPU's memory."""
 
+from jscan import versions as versions  # the first, since it says what is wrong with an old jax
+
+# isort: split
 from jscan import networks as networks
 from jscan import operators as operators
 from jscan.recurrences import linear_recurrence as linear_recurrence

@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan import chunks, extent, fallback
+from jscan import chunks, extent, fallback, versions
 from jscan.combine import Combine
 
 scan_p: Any = core.Primitive("jscan_scan")
@@ -224,7 +224,7 @@ def lower_to_kernels(
     """Lower to a kernel, which knows nothing of meshes: it runs on what one device holds."""
     current = jax.sharding.get_abstract_mesh()
     empty = AbstractMesh((), (), abstract_device=current.abstract_device)
-    with use_abstract_mesh(empty), as_traced(ctx):
+    with use_abstract_mesh(empty), as_traced(ctx), versions.lowering_kernels():
         local = ctx.replace(
             avals_in=[jax.core.ShapedArray(a.shape, a.dtype) for a in ctx.avals_in],
             avals_out=[jax.core.ShapedArray(a.shape, a.dtype) for a in ctx.avals_out],
