@@ -2,9 +2,11 @@
 
 ``compute-sanitizer --tool memcheck --error-exitcode 1 python -m benchmarks.memcheck``
 
-Every array is an allocation of its own, so that the sanitizer sees where each one ends, and
-lengths are odd, so that the last tile of every axis reaches past it. Answers are checked against a
-sequential loop in NumPy. ``--dry-run`` lowers the kernels for CUDA instead, on any machine.
+The tools ``initcheck`` and ``racecheck`` run it too; the latter sees hazards of shared memory, but
+not those of tile state, which `tests/protocol.py` is about. Every array is an allocation of its
+own, so that the sanitizer sees where each one ends, and lengths are odd, so that the last tile of
+every axis reaches past it. Answers are checked against a sequential loop in NumPy. ``--dry-run``
+lowers the kernels for CUDA instead, on any machine.
 """
 
 from __future__ import annotations
@@ -167,6 +169,14 @@ def kinds() -> Iterator[Kind]:
         yield Kind(str(jnp.dtype(dtype).name), numbers((n,), dtype), add, lookback)
     for dtype in (np.complex64, np.complex128):
         yield Kind(str(jnp.dtype(dtype).name), numbers((n,), dtype), add, lookback)
+    for method in ("serial_lookback", "chained", "scan_then_propagate", "reduce_then_scan"):
+        yield Kind(f"{method}, one row", numbers((n,)), add, method)
+        yield Kind(f"{method}, last axis", numbers(rows), add, method, axis=1)
+        yield Kind(f"{method}, first axis", numbers(tall), add, method)
+        yield Kind(f"{method}, segmented", numbers((n,)), add, method, heads=heads((n,)))
+        yield Kind(f"{method}, segmented rows", numbers(tall), add, method, heads=heads(tall))
+        yield Kind(f"{method}, reverse exclusive", numbers((n,)), add, method, 0, True, None, zero)
+        yield Kind(f"{method}, two leaves", slopes((n,)), compose, method, used=(0, 1))
     for length in (2, 31, 33, 2047, 2049, 4095, 4097):
         yield Kind(f"{length} elements", numbers((length,)), add, lookback)
 
@@ -207,7 +217,7 @@ def main() -> int:
     for kind in kinds():
         right = check(kind, options.dry_run)
         wrong += not right
-        print(f"{kind.name:32s} {good if right else 'WRONG'}", flush=True)
+        print(f"{kind.name:38s} {good if right else 'WRONG'}", flush=True)
     print(f"{wrong} wrong" if wrong else f"all {good}")
     return 1 if wrong else 0
 

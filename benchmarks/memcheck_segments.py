@@ -52,6 +52,12 @@ def wrong_sums(shape: tuple[int, ...]) -> list[str]:
         ("offsets", Segments.from_lengths(np.bincount(numbers))),
     ):
         found[name] = (jscan.reduce(operators.add, x, segments=segments), by_number)
+    for method in ("serial_lookback", "chained", "scan_then_propagate", "reduce_then_scan"):
+        found[f"{method} by ids"] = (
+            jscan.segment_sum(x, ids, count, True, method=method),
+            sums(x, ids, count),
+        )
+        found[f"{method}, whole"] = (jscan.reduce(operators.add, x, method=method), x.sum(0))
     return [f"{k} of {shape}" for k, (y, want) in found.items() if (np.asarray(y) != want).any()]
 
 

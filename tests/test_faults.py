@@ -122,7 +122,6 @@ def test_many_scans_in_one_program(engine):
 
 def by_threads(method, calls, lengths):
     """Eight threads that trace, compile and run, of which several want the same program."""
-
     by_segment = jax.jit(lambda x, heads: jscan.cumsum(x, segments=heads, method=method))
 
     def work(number):
@@ -159,15 +158,16 @@ def test_eight_threads_of_every_strategy(method):
 @pytest.mark.parametrize("method", STRATEGIES)
 def test_ten_thousand_launches(method, segmented):
     n = 2**20 + 1
-    x, heads = integers(n), np.random.default_rng(1).random(n) < 1e-5
-    heads = jnp.asarray(heads) if segmented else None
-    want = jnp.asarray(sums(x, None if heads is None else np.asarray(heads)))
+    given = integers(n)
+    marks = np.random.default_rng(1).random(n) < 1e-5 if segmented else None
+    want = jnp.asarray(sums(given, marks))
 
     @jax.jit
     def launch(wrong, x, want, heads):
         return wrong + jnp.any(jscan.cumsum(x, segments=heads, method=method) != want)
 
-    wrong, x = jnp.zeros((), jnp.int32), jnp.asarray(x)
+    wrong, x = jnp.zeros((), jnp.int32), jnp.asarray(given)
+    heads = None if marks is None else jnp.asarray(marks)
     for _ in range(10_000):
         wrong = launch(wrong, x, want, heads)
     assert wrong == 0
