@@ -32,6 +32,8 @@ def check() -> None:
 
 _DEPRECATED = "The Pallas Triton backend is deprecated"
 _told = threading.Event()
+_one_at_a_time = threading.RLock()
+"""Python's filters of warnings belong to all threads: two that leave them would undo each other."""
 
 
 @contextlib.contextmanager
@@ -47,7 +49,7 @@ def lowering_kernels() -> Iterator[None]:
         )
         _told.set()
     try:
-        with warnings.catch_warnings():
+        with _one_at_a_time, warnings.catch_warnings():
             warnings.filterwarnings("ignore", re.escape(_DEPRECATED), DeprecationWarning)
             yield
     except (AttributeError, ImportError, TypeError) as error:

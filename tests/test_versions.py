@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import subprocess
 import sys
 import threading
@@ -89,3 +90,32 @@ def test_other_warnings_come_through(monkeypatch):
     monkeypatch.setattr("jscan.kernels.strategies.call", warning)
     with pytest.warns(DeprecationWarning, match="something else"):
         lower(70_005)
+
+
+def test_a_thread_that_compiles_beside_another_hears_nothing_of_it(monkeypatch):
+    """The first to end would set the filters of warnings back while the second needs them."""
+    real, entered = launch.call, []
+    second_entered, first_ended = threading.Event(), threading.Event()
+
+    def staged(*arguments, **keywords):
+        entered.append(threading.get_ident())
+        if len(entered) == 1:
+            second_entered.wait(1)  # in vain, where threads wait for each other
+        else:
+            second_entered.set()
+            assert first_ended.wait(60)
+        return real(*arguments, **keywords)
+
+    def first_or_second(n):
+        program = lower(n)
+        first_ended.set()
+        return program
+
+    monkeypatch.setattr("jscan.kernels.strategies.call", staged)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "jscan's kernels are Pallas on Triton")
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            programs = list(pool.map(first_or_second, (71_001, 71_002)))
+    assert len(set(entered)) == 2
+    assert all("triton" in program for program in programs)
