@@ -43,8 +43,9 @@ ENGINES = [
     *(Engine(f"{name}-interpreted", name, (300,), interpreted=True, tile=SHORT) for name in NAMES),
     Engine("conditional-interpreted", "lookback", (300,), interpreted=True, tile=GUARDED),
     Engine("block-gpu", "block", (1000,), gpu=True),
-    *(Engine(f"{name}-gpu", name, (9001,), gpu=True) for name in NAMES),
-    Engine("conditional-gpu", "lookback", (9001,), gpu=True, tile=GUARDED),
+    # So long that no row fits a tile, of whatever dtype.
+    *(Engine(f"{name}-gpu", name, (33_001,), gpu=True) for name in NAMES),
+    Engine("conditional-gpu", "lookback", (33_001,), gpu=True, tile=GUARDED),
 ]
 
 

@@ -344,8 +344,12 @@ def suits_block(shape: Shape, tile: Tuning) -> bool:
     """Whether block is better for a row that fits.
 
     Not if its tiles are slivers of the lanes, nor for a lone segmented row of more than 4096
-    elements: short tiles scan it sooner, since few of them wait.
+    elements: short tiles scan it sooner, since few of them wait. Nor for a row that is longer than
+    a forced tile.
     """
+    chosen = _forced.get()
+    if chosen is not None:
+        return shape.n <= chosen.length
     lone = shape.segmented and shape.outer * shape.inner == 1 and shape.n > 4096
     return tile.lanes >= min(32, next_power_of_2(shape.inner)) and not lone
 
