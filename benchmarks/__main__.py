@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from benchmarks import machine, report, runs
-from benchmarks.suites import SUITES
+from benchmarks.suites import STUDIES, SUITES
 
 COMPARED = ("core", "strategies", "all")
 """What has a comparison to offer where there is no GPU."""
@@ -28,6 +28,8 @@ def _run(options: argparse.Namespace) -> int:
     suite = options.suite
     if suite in runs.OVERHEAD:
         return runs.compare(options, suite)
+    if suite in STUDIES:
+        return runs.study(options, suite)
     if options.dry_run:
         return runs.dry_run(options, list(SUITES) if suite == "all" else [suite])
     if machine.has_gpu():
@@ -45,21 +47,24 @@ def _parser() -> argparse.ArgumentParser:
     for name, what in (
         ("all", "every suite on one GPU, a file for each; a CPU comparison where there is none"),
         *((name, suite.about) for name, suite in SUITES.items()),
+        *((name, study.about) for name, study in STUDIES.items()),
         ("latency", "the time of a call, beside lax.associative_scan"),
         ("compile", "the time to compile and the size of the program"),
     ):
         suite = suites.add_parser(name, help=what, description=what)
-        out = "the folder to write to" if name == "all" else "the JSON file to write"
+        several = name == "all" or name in STUDIES
+        out = "the folder to write to" if several else "the JSON file to write"
         suite.add_argument("--out", type=pathlib.Path, help=out)
         suite.add_argument("--commit", help="the commit measured, where git cannot say")
-        if name not in runs.OVERHEAD:
+        if name not in (*runs.OVERHEAD, *STUDIES):
             _add_measuring(suite, all_suites=name == "all")
-        if name == "all":
+        if several:
+            seconds, what = (540, "suite") if name == "all" else (STUDIES[name].seconds, "length")
             suite.add_argument(
                 "--budget",
                 type=_positive,
-                default=540,
-                help="seconds, after which no further suite is begun",
+                default=seconds,
+                help=f"seconds, after which no further {what} is begun",
             )
     return parser
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.figure import Figure
 
-from benchmarks import curves, drawing, looks
+from benchmarks import accuracy_plot, curves, drawing, looks
 from benchmarks.curves import Point, Result, Results
 from benchmarks.drawing import Row, Scale
 
@@ -164,6 +164,7 @@ FIGURES: dict[str, Callable[[Result], Figure | None]] = {
     "operators": cases,
     "reductions": reductions,
     "scaling": scaling,
+    "accuracy": accuracy_plot.draw,
     "latency": overhead,
     "compile": overhead,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from benchmarks import curves, machine, orderings, plots, tables
+from benchmarks import accuracy_table, curves, machine, orderings, plots, tables
 from benchmarks.curves import Results
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
@@ -106,6 +106,31 @@ def figures_of_skew(results: Results) -> str | None:
     )
 
 
+def figures_of_accuracy(results: Results) -> str | None:
+    """The plot of errors and tables at the largest length."""
+    result = results.get("accuracy")
+    if result is None or not accuracy_table.entries(result):
+        return None
+    [n] = curves.labels([accuracy_table.largest(result)])
+    parts = [
+        f"![{tables.SUITES['accuracy'][0]}](benchmarks/results/plots/accuracy.svg)",
+        "The largest error among all results of a sum of float32, in eps (2^-23) of the sum of "
+        f"sizes so far. {tables.measured_on(result)} Sums of {n} elements:",
+        accuracy_table.by_input(result),
+        "Additions that an element goes through, half an eps each at most; counted by a scan whose "
+        "operator adds one to the deeper side. The largest error and the largest mean, in eps, of "
+        "all inputs of this length:",
+        accuracy_table.by_strategy(result),
+        "The largest error of halves in spacings at the exact sum, over all lengths and all inputs "
+        "without a negative element, where a result that is rounded once has 0.5:",
+        accuracy_table.of_halves(result),
+        "Results below the one before them where no element is negative, over the same inputs and "
+        "lengths, and the largest such step in spacings:",
+        accuracy_table.steps_back(result),
+    ]
+    return "\n\n".join(tables.fill(part) for part in parts)
+
+
 MARKS: dict[str, Callable[[Results], str | None]] = {
     "figures": figures,
     "figures of strategies": figures_of_strategies,
@@ -113,6 +138,7 @@ MARKS: dict[str, Callable[[Results], str | None]] = {
     "figures of skew": figures_of_skew,
     "figures of segments": figures_of_segments,
     "figures of derivatives": figures_of_derivatives,
+    "figures of accuracy": figures_of_accuracy,
 }
 """What stands between a mark and its end; None where it has not been measured."""
 

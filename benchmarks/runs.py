@@ -7,14 +7,14 @@ import functools
 import pathlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks import machine, measure, outside, overhead, report
 from benchmarks.case import Case
 from benchmarks.measure import Outcome, Stopwatch
 from benchmarks.programs import Program, compile_all, copy_program, plan, programs_of
-from benchmarks.suites import SUITES
+from benchmarks.suites import STUDIES, SUITES
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
 COPY_WORDS = 2**28
@@ -54,14 +54,14 @@ def run(options: argparse.Namespace, suite: str) -> int:
 
 
 def everything(options: argparse.Namespace) -> int:
-    """Measures every suite, then calls and compilation, and writes a file for each.
+    """Measures every suite, then errors, calls and compilation, and writes a file for each.
 
     A suite whose turn comes after the budget is spent is left out.
     """
     begin = time.monotonic()
     status = 0
     took = []
-    for name in (*SUITES, *OVERHEAD):
+    for name in (*SUITES, *STUDIES, *OVERHEAD):
         start = time.monotonic()
         if start - begin > options.budget:
             took.append(f"{name} left out")
@@ -69,7 +69,7 @@ def everything(options: argparse.Namespace) -> int:
             continue
         report.say(f"\n{name}")
         try:
-            one = run(options, name) if name in SUITES else compare(options, name)
+            one = _ways(name)(options, name)
         except Exception as error:  # the other suites are worth having
             report.say(f"{name} FAILED: {type(error).__name__}: {error}")
             one = 1
@@ -78,6 +78,31 @@ def everything(options: argparse.Namespace) -> int:
         report.say(took[-1])
     report.say(", ".join(took))
     return status
+
+
+def _ways(suite: str) -> Callable[[argparse.Namespace, str], int]:
+    """What measures a suite."""
+    if suite in STUDIES:
+        return study
+    return run if suite in SUITES else compare
+
+
+def study(options: argparse.Namespace, name: str) -> int:
+    """Finds out what is no list of cases, on this machine; ``--out`` is the folder of its file."""
+    one = STUDIES[name]
+    seconds = min(options.budget, one.seconds) if options.suite == "all" else options.budget
+    content = {
+        "suite": name,
+        "environment": machine.record(options.commit),
+        **one.result(seconds),
+    }
+    one.show(content)
+    _show_environment(content["environment"])
+    report.write(_path(options, name), content)
+    wrong = one.wrong(content)
+    for line in wrong:
+        report.say(f"WRONG OR FAILED: {line}")
+    return 1 if wrong else 0
 
 
 def dry_run(options: argparse.Namespace, suites: Sequence[str]) -> int:
@@ -149,12 +174,12 @@ OVERHEAD = ("latency", "compile")
 
 
 def _path(options: argparse.Namespace, suite: str) -> pathlib.Path:
-    """The file to write: ``--out``, which of several suites is the folder, or the usual one."""
+    """The file to write: ``--out``, which of all suites or a study is the folder, or the usual."""
     file = f"{suite}-{machine.device_name()}.json"
     if options.out is None:
         return RESULTS / file
     path: pathlib.Path = options.out
-    return path / file if options.suite == "all" else path
+    return path / file if options.suite in ("all", *STUDIES) else path
 
 
 def _chosen(cases: Sequence[Case], only: str) -> list[Case]:

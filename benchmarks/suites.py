@@ -1,11 +1,13 @@
-"""The suites that are lists of cases, and what each of them is about."""
+"""The suites, and what each of them is about: lists of cases, and what is no such list."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from benchmarks import (
+    accuracy,
     core,
     derivatives,
     dtypes,
@@ -45,4 +47,34 @@ SUITES = {
     "tiles": Suite(tiles.cases, "forced tiles and windows on one GPU"),
     "reductions": Suite(reductions.cases, "every strategy of reductions on one GPU"),
     "scaling": Suite(scaling.cases, "forced numbers of programs on one GPU"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """What runs on any machine and is no list of cases.
+
+    Attributes:
+      result: what is found out, by the seconds after which nothing further is begun.
+      show: prints it.
+      wrong: what in it should not be.
+      about: a line of help.
+      seconds: the most that it gets by default.
+    """
+
+    result: Callable[[float], dict[str, Any]]
+    show: Callable[[Mapping[str, Any]], None]
+    wrong: Callable[[Mapping[str, Any]], list[str]]
+    about: str
+    seconds: int
+
+
+STUDIES = {
+    "accuracy": Study(
+        accuracy.result,
+        accuracy.show,
+        accuracy.beyond,
+        "errors of inclusive sums over the length; up to 2^20 where there is no GPU",
+        seconds=90,
+    ),
 }

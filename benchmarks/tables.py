@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from benchmarks import curves
+from benchmarks import accuracy_table, curves, markdown
 from benchmarks.curves import Curve, Place, Result, Results
 from benchmarks.plots import SHORT
 
@@ -55,6 +55,7 @@ def measured_on(result: Result) -> str:
         f"jax {environment['jax']}, {environment['date'][:10]}."
     )
     peers = {name for case in result.get("cases", ()) for name in case["peers"]}
+    peers |= {entry["subject"] for entry in result.get("errors", ()) if "max_eps" in entry}
     others = [
         f"{title} {environment[key]}"
         for start, key, title in OTHERS
@@ -92,12 +93,12 @@ def core(cases: Iterable[Case]) -> str:
         peers = ", ".join(f"`{name}` {figure(p, unit)}" for name, p in case["peers"].items())
         time = f"{case['median_us']:.1f}"
         lines.append(f"| {case['name']} | {time} | {figure(case, unit)} | {peers} |")
-    return _table(["case", "µs", "jscan", "others"], lines)
+    return markdown.table(["case", "µs", "jscan", "others"], lines)
 
 
 def beside_others(cases: Iterable[Case]) -> str:
     """Times and shares, and how many times as long others take."""
-    return _table(["case", "µs", "share", "others"], map(_beside_others, cases))
+    return markdown.table(["case", "µs", "share", "others"], map(_beside_others, cases))
 
 
 def _beside_others(case: Case) -> str:
@@ -135,7 +136,7 @@ def with_temporaries(cases: Iterable[Case]) -> str:
         f"{', '.join(_multiple(p) for p in case['peers'].values() if 'median_us' in p)} |"
         for case in cases
     ]
-    return _table(["case", "µs", "share", "others", "temporaries", "of others"], lines)
+    return markdown.table(["case", "µs", "share", "others", "temporaries", "of others"], lines)
 
 
 def _multiple(entry: dict[str, Any]) -> str:
@@ -172,21 +173,17 @@ def of_clusters(result: Result) -> list[str]:
         by_name = {curve.name: curve for curve in found}
         for at, label in zip(where, curves.labels(where), strict=True):
             text = group if len(where) == 1 else f"{group}, {label}"
-            lines.append(_cells(text, [_cell(by_name.get(name), at) for name in names]))
-    return [_table(["segments", *(f"`{name}`" for name in names)], lines)]
+            lines.append(markdown.cells(text, [_cell(by_name.get(name), at) for name in names]))
+    return [markdown.table(["segments", *(f"`{name}`" for name in names)], lines)]
 
 
 def _panel(group: str, found: Sequence[Curve]) -> str:
     where = curves.places(found)
     lines = [
-        _cells(label, [_cell(curve, at) for curve in found])
+        markdown.cells(label, [_cell(curve, at) for curve in found])
         for at, label in zip(where, curves.labels(where), strict=True)
     ]
-    return _table([group, *(f"`{curve.name}`" for curve in found)], lines)
-
-
-def _cells(label: str, cells: Iterable[str]) -> str:
-    return f"| {' | '.join([label, *cells])} |"
+    return markdown.table([group, *(f"`{curve.name}`" for curve in found)], lines)
 
 
 def _cell(curve: Curve | None, at: Place) -> str:
@@ -200,7 +197,7 @@ def _cell(curve: Curve | None, at: Place) -> str:
 def of_overhead(result: Result) -> list[str]:
     """Milliseconds beside lax, and the size of programs if there is one."""
     lines = [
-        _cells(
+        markdown.cells(
             entry["name"],
             [
                 *(curves.milliseconds(entry[whose]["median_ms"]) for whose in ("jscan", "lax")),
@@ -209,7 +206,7 @@ def of_overhead(result: Result) -> list[str]:
         )
         for entry in result.get(result["suite"], ())
     ]
-    found = [_table(["operation", "jscan, ms", "`jax.lax`, ms", "ratio"], lines)]
+    found = [markdown.table(["operation", "jscan, ms", "`jax.lax`, ms", "ratio"], lines)]
     lines = [
         f"| {entry['name']}, {curves.labels([2**17, entry['n']])[1]} "
         f"| {entry['cuda_triton_calls']} | {entry['cuda_text_bytes']} "
@@ -219,7 +216,7 @@ def of_overhead(result: Result) -> list[str]:
     ]
     if lines:
         columns = ["program", "kernels", "bytes of StableHLO", "HLO instructions", "of `jax.lax`"]
-        found.append(_table(columns, lines))
+        found.append(markdown.table(columns, lines))
     return found
 
 
@@ -232,11 +229,6 @@ def why_not(result: Result) -> list[str]:
                 reason = re.sub(r"/\S*/", "", peer["why_not"].splitlines()[0])  # no one's folders
                 reasons[f"`{name}` ({reason})"] = None
     return [f"Not timed: {', '.join(reasons)}."] if reasons else []
-
-
-def _table(columns: Sequence[str], lines: Iterable[str]) -> str:
-    head = [_cells(columns[0], columns[1:]), "|" + "---|" * len(columns)]
-    return "\n".join([*head, *lines])
 
 
 _PLACES = "GPU time in microseconds, and in brackets the share, by"
@@ -267,6 +259,12 @@ SUITES: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
         "GPU time of one call, the share, how many times as long others take, and what programs "
         f"allocate beside operands and results, in multiples of one operand. {_BARS}",
         of_cases(with_temporaries),
+    ),
+    "accuracy": (
+        "Rounding",
+        "The largest error of inclusive sums by their length: of float32 in eps of the sum of "
+        "sizes, of halves in spacings at the exact sum.",
+        accuracy_table.whole,
     ),
     "latency": ("Calls", "The time of one call by the wall clock.", of_overhead),
     "compile": ("Compiling", "The time to trace, lower and compile.", of_overhead),

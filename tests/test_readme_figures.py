@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks import curves, orderings, plots, readme, tables
+from benchmarks import accuracy_table, curves, orderings, plots, readme, tables
 from tests.test_examples import ROOT
 
 COMMITTED = curves.load_all(readme.RESULTS)
@@ -99,6 +99,27 @@ def overhead(suite):
     return {"suite": suite, "environment": ENVIRONMENT, suite: [entry]}
 
 
+def rounding():
+    """Errors of two subjects on two inputs."""
+    found = []
+    for dtype, worst in (("float32", 0.25), ("float16", 0.5)):
+        for name, n in (("all 0.1", 2**10), ("all 0.1", 2**20), ("descending", 2**20)):
+            entry = {"dtype": dtype, "input": name, "n": n, "not_finite": 0, "mean_eps": 0.125}
+            back = {"steps_back": 2, "step_back_ulps": 1.0} if name == "all 0.1" else {}
+            for subject, times in (("lookback", 1), ("float32 loop", 1000)):
+                size = {"max_eps": worst * times, "max_ulps": worst * times, "bound_eps": 2e3}
+                found.append(entry | back | size | {"subject": subject})
+    found[-1]["not_finite"] = 1
+    failed = {"dtype": "float32", "input": "all 0.1", "n": 2**20, "subject": "xla", "why_not": "no"}
+    return {
+        "suite": "accuracy",
+        "environment": ENVIRONMENT,
+        "inputs": {"all 0.1": {"rises": True}, "descending": {"rises": False}},
+        "depths": [{"subject": "lookback", "n": 2**20, "bound": 4000, "counted": 300}],
+        "errors": [*found, failed],
+    }
+
+
 def made_up():
     """A small result for every suite."""
     sizes = (2**10, 2**20, 2**27)
@@ -122,7 +143,8 @@ def made_up():
     results = {suite: result(suite, found) for suite, found in cases.items()}
     aims = [{"unit": "share ratio", "score": 0.9}]
     results["segments"]["cases"][0] |= {"unit": "ratio", "score": 0.8, "also": aims}
-    return results | {suite: overhead(suite) for suite in ("latency", "compile")}
+    results |= {suite: overhead(suite) for suite in ("latency", "compile")}
+    return results | {"accuracy": rounding()}
 
 
 @pytest.fixture
@@ -236,6 +258,46 @@ def test_pages_of_made_up_results(results):
     assert "](benchmarks/results/plots/strategies.svg)" in text
     assert "](benchmarks/results/plots/skew.svg)" in text
     assert "of the 1 on 2^27 elements: 0.80 by time and 0.90 by share." in text
+    assert "](benchmarks/results/plots/accuracy.svg)" in text
+    assert "| float32, 2^20 | `lookback` | float32 loop |" in text
+
+
+def test_errors_of_made_up_results():
+    measured = rounding()
+    assert accuracy_table.whole(measured)[2].splitlines()[2:] == [
+        "| 2^10 | 0.5 | 500 |",
+        "| 2^20 | 0.5 | 500 |",
+    ]
+    assert accuracy_table.by_input(measured).splitlines()[2:] == [
+        "| all 0.1 | 0.25 | 250 |",
+        "| descending | 0.25 | 250 |",
+    ]
+    assert accuracy_table.by_strategy(measured).splitlines()[2:] == [
+        "| `lookback` | 4000 | 300 | 2000 | 0.25 (all 0.1) | 0.12 |",
+        "| float32 loop | 1048575 | – | 2000 | 250 (all 0.1) | 0.12 |",
+    ]
+    assert accuracy_table.of_halves(measured).splitlines()[2:] == [
+        "| `lookback` | 0.5 |",
+        "| float32 loop | 500 |",
+    ]
+    steps = f"{1e6 * 4 / (2**10 + 2**20):.3g} in a million, by up to 1"
+    assert accuracy_table.steps_back(measured).splitlines()[2:] == [
+        f"| `lookback` | {steps} | {steps} |",
+        f"| float32 loop | {steps} | {steps} |",
+    ]
+    assert "| 2^20 | 0.5 | overflows |" in accuracy_table.whole(measured)[3]
+
+
+def test_errors_are_drawn_by_input_and_without_zeros():
+    measured = rounding()
+    measured["errors"][0]["max_eps"] = 0.0
+    figure = plots.draw(measured)
+    assert figure is not None
+    assert lines_of(figure.axes[0]) == {"lookback": [], "float32 loop": []}
+    assert lines_of(figure.axes[1]) == {
+        "lookback": [[2**20, 0.25]],
+        "float32 loop": [[2**10, 250], [2**20, 250]],
+    }
 
 
 def test_orderings_of_made_up_results(results):

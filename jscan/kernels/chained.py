@@ -24,6 +24,7 @@ from jscan.kernels.forms import form
 from jscan.kernels.lookback import Lookback
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import PREFIX, TileState
+from jscan.kernels.steps import Step
 from jscan.kernels.tile import Tile
 
 
@@ -35,7 +36,9 @@ def tile_state(scan: Scan) -> TileState:
 
 def kernel(scan: Scan, refs: Sequence[Any]) -> None:
     """One tile of a row, by one program."""
-    tile = Tile(scan.geometry, tile_state(scan).take_ticket(refs[-1]))
+    with Step.TAKE_TICKET.marked():
+        number = tile_state(scan).take_ticket(refs[-1])
+    tile = Tile(scan.geometry, number)
     scan.on_tile(tile, functools.partial(_one_tile, scan, refs))
 
 
@@ -43,17 +46,24 @@ def _one_tile(scan: Scan, refs: Sequence[Any], tile: Tile) -> None:
     words, state = refs[-1], tile_state(scan)
     inputs, outputs = scan.split(refs)
 
-    one = form(scan, tile, inputs)
-    complete = jnp.broadcast_to(tile.index == 0, one.aggregate[0].shape)
-    if one.restarts is not None:
-        complete = complete | one.restarts
+    with Step.LOAD.marked():
+        one = form(scan, tile, inputs)
+        complete = jnp.broadcast_to(tile.index == 0, one.aggregate[0].shape)
+        if one.restarts is not None:
+            complete = complete | one.restarts
     tag = jnp.full_like(complete, PREFIX, jnp.int32)
-    state.publish(words, tile, tag, one.aggregate, complete)
+    with Step.PUBLISH_AGGREGATE.marked():
+        state.publish(words, tile, tag, one.aggregate, complete)
 
-    one.scan()
-    # Several warps may read the word, each for itself: it is EMPTY until it is PREFIX, for good.
-    search = Lookback(scan.operator, state, words, tile, 1, one)
-    prefix = search.prefix(search.peek(tile.index))
+    with Step.SCAN.marked():
+        one.scan()
+    with Step.LOOK_BACK.marked():
+        # Several warps may read the word, each for itself: it is EMPTY until it is PREFIX, for
+        # good.
+        search = Lookback(scan.operator, state, words, tile, 1, one)
+        prefix = search.prefix(search.peek(tile.index))
 
-    state.publish(words, tile, tag, one.combine(prefix, one.aggregate), ~complete)
-    one.store(outputs, prefix)
+    with Step.PUBLISH_PREFIX.marked():
+        state.publish(words, tile, tag, one.combine(prefix, one.aggregate), ~complete)
+    with Step.STORE.marked():
+        one.store(outputs, prefix)

@@ -42,6 +42,7 @@ from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant, take
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
+from jscan.kernels.steps import Step
 from jscan.kernels.tile import Tile
 
 Carry = tuple[jax.Array, ...]
@@ -63,21 +64,28 @@ def _one_tile(scan: Scan, window: int, refs: Sequence[Any], tile: Tile) -> None:
     inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
 
-    one = form(scan, tile, inputs)
-    complete = jnp.broadcast_to(tile.index == 0, one.aggregate[0].shape)
-    if one.restarts is not None:
-        complete = complete | one.restarts
-    state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), one.aggregate)
+    with Step.LOAD.marked():
+        one = form(scan, tile, inputs)
+        complete = jnp.broadcast_to(tile.index == 0, one.aggregate[0].shape)
+        if one.restarts is not None:
+            complete = complete | one.restarts
+    with Step.PUBLISH_AGGREGATE.marked():
+        state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), one.aggregate)
 
-    search = Lookback(scan.operator, state, words, tile, window, one)
-    seen = search.peek(tile.index)
-    one.scan()
-    prefix = search.prefix(seen)
+    with Step.LOOK_BACK.marked():
+        search = Lookback(scan.operator, state, words, tile, window, one)
+        seen = search.peek(tile.index)
+    with Step.SCAN.marked():
+        one.scan()
+    with Step.LOOK_BACK.marked():
+        prefix = search.prefix(seen)
 
-    inclusive = one.combine(prefix, one.aggregate)
-    tag = jnp.full_like(complete, PREFIX, jnp.int32)
-    state.publish(words, tile, tag, inclusive, ~complete)
-    one.store(outputs, prefix)
+    with Step.PUBLISH_PREFIX.marked():
+        inclusive = one.combine(prefix, one.aggregate)
+        tag = jnp.full_like(complete, PREFIX, jnp.int32)
+        state.publish(words, tile, tag, inclusive, ~complete)
+    with Step.STORE.marked():
+        one.store(outputs, prefix)
 
 
 PAUSE = 100

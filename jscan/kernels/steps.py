@@ -1,0 +1,28 @@
+"""The steps of a tile that talks to others, named once.
+
+The kernels mark them, so that a step is seen in the program and in a profile; the model of the
+protocol (tests/protocol.py) takes the same, and a kernel that departs from the model is found out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+
+import jax
+
+
+class Step(enum.Enum):
+    """What a tile does, in the order of the kernels' pictures."""
+
+    TAKE_TICKET = "take a ticket"
+    LOAD = "load"
+    PUBLISH_AGGREGATE = "publish the aggregate"
+    SCAN = "scan"
+    LOOK_BACK = "look back"
+    PUBLISH_PREFIX = "publish the prefix"
+    STORE = "store"
+
+    def marked(self) -> contextlib.AbstractContextManager[None]:
+        """What is traced inside bears the step's name; the lowered code is the same."""
+        return jax.named_scope(self.value)
