@@ -1,0 +1,45 @@
+"""Random calls of everything that scans, against loops; tests/fuzzing.py says what and how many."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import fuzz_functions, fuzz_programs
+from tests.fuzzing import PARTS, SUITES, fuzzed
+
+pytestmark = pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+
+
+@fuzzed("scans")
+def test_scans(form, data, place):
+    fuzz_programs.check(form, data, place)
+
+
+@fuzzed("reductions")
+def test_reductions(form, data, place):
+    fuzz_programs.check(form, data, place)
+
+
+@fuzzed("recurrences", fuzz_functions.recurrence)
+def test_recurrences(form, data, place):
+    fuzz_functions.check_recurrence(form, data, place)
+
+
+@fuzzed("vectors", fuzz_functions.vector)
+def test_vectors(form, data, place):
+    fuzz_functions.check_vector(form, data, place)
+
+
+@fuzzed("derivatives", fuzz_functions.derivative)
+def test_derivatives(form, data, place):
+    fuzz_functions.check_derivative(form, data, place)
+
+
+@fuzzed("zeros", fuzz_functions.zeros)
+def test_zeros(form, data, place):
+    fuzz_functions.check_zeros(form, data, place)
+
+
+def test_the_parts_are_all_dealt_out_here_and_again_on_a_gpu():
+    here, interpreted, gpu = (sum(parts) for parts in zip(*SUITES.values(), strict=True))
+    assert here + interpreted == gpu == PARTS
