@@ -155,7 +155,7 @@ def _counted(
     try:
         entry["counted"] = int(found(executables, program)(jnp.zeros(n, jnp.int32)))
     except Exception as error:  # the other strategies are worth having
-        entry["why_not"] = _why(error)
+        entry["why_not"] = machine.told(error, 200)
     return entry
 
 
@@ -238,7 +238,7 @@ def _entry(
         with jax.enable_x64(True):
             values = found(executables, size.errors)(y, *exact)
     except Exception as error:  # the other subjects are worth having
-        return entry | {"why_not": _why(error)}
+        return entry | {"why_not": machine.told(error, 200)}
     largest = float(values["max_eps"])
     entry |= {name: _short(value) for name, value in values.items()}
     entry["steps_back"], entry["not_finite"] = int(values["steps_back"]), int(values["not_finite"])
@@ -267,10 +267,6 @@ def depth_of(subject: str, size: Size) -> int | None:
     if subject not in STRATEGIES:
         return None
     return rounding.depth(subject, size.n, width=jnp.dtype(size.dtype).itemsize)
-
-
-def _why(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:200]
 
 
 def beyond(content: Mapping[str, Any]) -> list[str]:

@@ -90,3 +90,9 @@ def _output(*command: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
+
+
+def told(error: Exception, most: int = 500) -> str:
+    """An error as results keep it: its type and message, without the folders of this machine."""
+    message = re.sub(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])", "", str(error))
+    return f"{type(error).__name__}: {message}"[:most]

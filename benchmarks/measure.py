@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks import outside
+from benchmarks import machine, outside
 from benchmarks.case import Case
 from benchmarks.programs import Executables, Plan, Program, found, plan
 
@@ -172,7 +172,7 @@ def run_all(
                     stopwatch.time_copy(rounds, iterations)
                 _timed(outcome, programs, operands, executables, stopwatch, rounds, iterations)
         except Exception as error:  # the other cases are worth having
-            outcome.failure = f"{type(error).__name__}: {error}"[:500]
+            outcome.failure = machine.told(error)
         advance(outcome)
         outcomes.append(outcome)
     return outcomes
@@ -276,4 +276,4 @@ def _timed_peer(
             return f"left out: a call takes {seconds:.1f} s"
         return stopwatch.time(peer, operands, 1, iterations)
     except Exception as error:  # a peer's failure is not the case's
-        return f"{type(error).__name__}: {error}"[:200]
+        return machine.told(error, 200)

@@ -196,7 +196,7 @@ def _lowering_failure(case: Case) -> str | None:
         failures = (_why_not_lowered(program) for program in plan(case).programs())
         return next((failure for failure in failures if failure), None)
     except Exception as error:  # reported with the case, whatever it is
-        return f"{type(error).__name__}: {error}"[:500]
+        return machine.told(error)
 
 
 @functools.cache
@@ -204,7 +204,7 @@ def _why_not_lowered(program: Program) -> str | None:
     try:
         program.lower_for_cuda()
     except Exception as error:  # reported with the case, whatever it is
-        return f"{type(error).__name__}: {error}"[:500]
+        return machine.told(error)
     return None
 
 

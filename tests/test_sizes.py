@@ -271,7 +271,7 @@ def test_two_to_the_24_tiles():
 @pytest.mark.parametrize("method", ["auto", "scan_then_propagate", "reduce_then_scan"])
 @pytest.mark.parametrize("kind", ["ids", "flags"])
 def test_segments_of_more_than_32_bits(kind, method):
-    length = 2**20 - 3
+    length = 2**25 - 3
     count = -(-LONG // length)
 
     @jax.jit
@@ -279,7 +279,7 @@ def test_segments_of_more_than_32_bits(kind, method):
         place = jnp.arange(LONG, dtype=jnp.uint64)
         if kind == "flags":
             return jscan.Segments.from_flags(place % length == 0)
-        return jscan.Segments.from_ids((place // length).astype(jnp.int32))
+        return jscan.Segments.from_ids((place // length).astype(jnp.uint8))
 
     sums = jscan.reduce(
         jnp.add,
