@@ -249,7 +249,7 @@ def _entry(
         entry["max_output_eps"] = _short(largest / wider)
     depth = depth_of(subject, size)
     if depth is not None:
-        bound = rounding.bound(depth)
+        bound = rounding.bound(depth, size.n)
         if wider > 1:  # the result is rounded once more
             bound += wider / 2 * (1 + bound * rounding.EPS)
         entry |= {"bound_eps": _short(bound), "within_bound": largest <= bound}

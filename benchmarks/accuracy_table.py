@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from benchmarks import curves, markdown
+from benchmarks import curves, markdown, rounding
 from benchmarks.curves import Result
 
 Entry = dict[str, Any]
@@ -103,7 +103,7 @@ def by_strategy(result: Result) -> str:
         columns = (
             str(depth["bound"]),
             str(depth.get("counted", "–")),
-            number(worst["bound_eps"]),
+            number(rounding.bound(depth["bound"], n)),
             f"{number(worst['max_eps'])} ({worst['input']})",
             number(max(entry["mean_eps"] for entry in found)),
         )

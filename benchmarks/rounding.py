@@ -37,9 +37,14 @@ EPS = 2.0**-23
 """The spacing of float32 at one: twice what an addition is wrong by, at most."""
 
 
-def bound(depth: int) -> float:
-    """The most error of such a tree of float32 additions, in eps of the sum of sizes."""
-    return math.expm1(depth * math.log1p(EPS / 2)) / EPS
+def bound(depth: int, n: int) -> float:
+    """The most error of such a tree of float32 additions, in eps of the sum of sizes.
+
+    Half an eps for each of the ``depth`` additions that an element goes through, each of what
+    the others have made of it; and no more than half an eps for each addition that there is, in
+    whatever order (Jeannerod and Rump 2013).
+    """
+    return min(math.expm1(depth * math.log1p(EPS / 2)) / EPS, (n - 1) / 2)
 
 
 @dataclasses.dataclass(frozen=True)

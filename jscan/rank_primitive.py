@@ -41,11 +41,7 @@ def rank(
 ) -> jax.Array:
     """Bind ``rank_p``."""
     n = marks.shape[axis]
-    if n >= 2**31:
-        raise ValueError(
-            f"jscan: places are counted in int32, so that an axis may have at most {2**31 - 1} "
-            f"elements here; got marks of shape {marks.shape} along axis={axis}"
-        )
+    check_places("jscan", "marks", marks, axis)
     marks = extent.replicate(marks)
     operands = [marks]
     if emit == "order":
@@ -66,6 +62,15 @@ def rank(
         interpret=primitive.interpreting(),
     )
     return result
+
+
+def check_places(caller: str, name: str, array: jax.Array, axis: int) -> None:
+    """Raise for an axis so long that places along it do not fit the results."""
+    if array.shape[axis] >= 2**31:
+        raise ValueError(
+            f"{caller}: places are counted in int32, so that an axis may have at most {2**31 - 1} "
+            f"elements; got {name} of shape {array.shape} along axis={axis}"
+        )
 
 
 def rank_abstract_eval(marks: Any, *unmarked: Any, axis: int, size: int, **_: Any) -> list[Any]:

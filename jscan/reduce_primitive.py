@@ -202,8 +202,8 @@ def reduce_in_kernels(
 
     if extent.full_shape(leaves) != full:
         leaves[0] = jnp.broadcast_to(leaves[0], full)
-    many = max(descriptor.size, full[axis]) >= extent.FAR if kind == "offsets" else False
-    if kind == "offsets" and (math.prod(full[axis + 1 :]) > 1 or many):
+    lanes, far = math.prod(full[axis + 1 :]), extent.FAR
+    if kind == "offsets" and (lanes > 1 or max(descriptor.size, full[axis]) >= far):
         # Lanes share what one search finds; and a program counts offsets and positions in 32 bits.
         kind, descriptor = "ids", segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
     reason = kernels.why_not(leaves, combine=combine, axis=axis, exclusive=False, method=method)

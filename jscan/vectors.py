@@ -11,7 +11,7 @@ from jax import lax
 
 from jscan import checks, dispatch, fallback, operators, primitive
 from jscan.fallback import as_bool
-from jscan.rank_primitive import rank
+from jscan.rank_primitive import check_places, rank
 from jscan.segments import Segments
 
 
@@ -49,6 +49,7 @@ def enumerate(
     caller = "jscan.enumerate"
     array = _as_mask(caller, mask)
     axis = checks.check_axis(caller, "mask", axis, array.shape)
+    check_places(caller, "mask", array, axis)
     reverse = checks.check_flag(caller, "reverse", reverse)
     flags = checks.flags_for(caller, segments, [array], axis, elementwise=True)
     if flags is None:
@@ -243,6 +244,7 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
     """
     caller = "jscan.split_and_segment"
     leaves, treedef, axis = checks.leaves_along(caller, "x", x, axis)
+    check_places(caller, "x", leaves[0], axis)
     mask = as_bool(_aligned_mask(caller, mask, leaves, axis))
     if segments is None:
         raise TypeError(f"{caller}: segments must be jscan.Segments or an array of head flags")

@@ -31,6 +31,11 @@ def check() -> None:
 
 
 _DEPRECATED = "The Pallas Triton backend is deprecated"
+_EXPLAINED = (
+    "jscan's kernels are Pallas on Triton, which jax says that it will remove one day (jax "
+    f"{jax.__version__} warns of it at every kernel; jscan says it once). Nothing needs to be done "
+    f"with {RANGE}. method='xla' runs without kernels on any jax."
+)
 _told = threading.Event()
 _one_at_a_time = threading.RLock()
 """Python's filters of warnings belong to all threads: two that leave them would undo each other."""
@@ -39,27 +44,22 @@ _one_at_a_time = threading.RLock()
 @contextlib.contextmanager
 def lowering_kernels() -> Iterator[None]:
     """Says what follows from jax's warnings, once, and what to do where its internals differ."""
-    if jax.__version_info__ >= (0, 11) and not _told.is_set():
-        warnings.warn(
-            "jscan's kernels are Pallas on Triton, which jax says that it will remove one day "
-            f"(jax {jax.__version__} warns of it at every kernel; jscan says it once). Nothing "
-            f"needs to be done with {RANGE}. method='xla' runs without kernels on any jax.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        _told.set()
-    try:
-        with _one_at_a_time, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", re.escape(_DEPRECATED), DeprecationWarning)
-            yield
-    except (AttributeError, ImportError, TypeError) as error:
-        if jax.__version_info__[:2] <= NEWEST:
-            raise
-        raise RuntimeError(
-            f"jscan's kernels know the internals of jax up to {NEWEST[0]}.{NEWEST[1]}, and cannot "
-            f"be compiled by jax {jax.__version__}: python -m pip install '{RANGE}', or pass "
-            "method='xla'"
-        ) from error
+    with _one_at_a_time:
+        if jax.__version_info__ >= (0, 11) and not _told.is_set():
+            _told.set()  # first, so that who makes errors of warnings meets one error, and no more
+            warnings.warn(_EXPLAINED, DeprecationWarning, stacklevel=3)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", re.escape(_DEPRECATED), DeprecationWarning)
+                yield
+        except (AttributeError, ImportError, TypeError) as error:
+            if jax.__version_info__[:2] <= NEWEST:
+                raise
+            raise RuntimeError(
+                f"jscan's kernels know the internals of jax up to {NEWEST[0]}.{NEWEST[1]}, and "
+                f"cannot be compiled by jax {jax.__version__}: python -m pip install '{RANGE}', or "
+                "pass method='xla'"
+            ) from error
 
 
 check()

@@ -10,6 +10,9 @@ looks that change nothing, which count as no transition.
     progress   from every state the end of all programs can be reached by looks that see the newest
                words: what was written is seen in the end, and what is gone need not be
 
+How far a look back goes is neither: a lookback that never publishes a PREFIX passes, slow as it is.
+`tests/schedules.py` sees that the kernels publish what the model does.
+
 Interleavings are the ways through the states from the start to the end.
 """
 

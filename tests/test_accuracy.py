@@ -65,7 +65,7 @@ def exact(x):
 @pytest.mark.parametrize("strategy", MARKED, indirect=True)
 def test_sums_of_every_input_are_within_the_bound_of_their_strategy(strategy):
     scan = jax.jit(lambda x: jscan.cumsum(x, method=strategy.method))
-    bound = rounding.EPS * rounding.bound(depth(strategy))
+    bound = rounding.EPS * rounding.bound(depth(strategy), strategy.longest)
     for summand, x in zip(summands.INPUTS, inputs(strategy.longest), strict=True):
         sums, sizes = exact(x)
         y = reference.widen(scan(x))
@@ -111,9 +111,11 @@ def test_the_depth_of_pairs(n):
 
 
 def test_a_bound_is_half_an_eps_for_each_addition():
-    assert rounding.bound(0) == 0
-    assert rounding.bound(1) == 0.5
-    assert 500 < rounding.bound(1000) < 500.1
+    assert rounding.bound(0, 1) == 0
+    assert rounding.bound(1, 2) == 0.5
+    assert 500 < rounding.bound(1000, 10_000) < 500.1
+    # A loop's additions are as many as there are, and no order makes more of them.
+    assert rounding.bound(2**28 - 1, 2**28) == (2**28 - 1) / 2
 
 
 # monotony

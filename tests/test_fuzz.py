@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import fuzz_functions, fuzz_programs
-from tests.fuzzing import PARTS, SUITES, fuzzed
+from tests.fuzzing import METHODS, PARTS, SUITES, forms, fuzzed
 
 pytestmark = pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 
@@ -43,3 +43,12 @@ def test_zeros(form, data, place):
 def test_the_parts_are_all_dealt_out_here_and_again_on_a_gpu():
     here, interpreted, gpu = (sum(parts) for parts in zip(*SUITES.values(), strict=True))
     assert here + interpreted == gpu == PARTS
+
+
+def test_forms_are_of_many_kinds():
+    here, interpreted = forms("here"), forms("interpreted")
+    assert {f.method for f in interpreted if f.suite == "scans"} == set(METHODS)
+    assert len({f.subject for f in here}) >= 12
+    assert len({f.segments for f in here}) >= 8
+    assert len({f.wrapper for f in here}) == 5
+    assert sum(0 in f.shape for f in here) < len(here) / 10

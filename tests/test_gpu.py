@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jscan
+from jscan import checks
 
 pytestmark = pytest.mark.gpu
 
@@ -133,6 +134,15 @@ def test_more_elements_than_32_bit_addresses():
     y = jscan.cumsum(x, axis=1)
     want = (jnp.arange(1, n + 1) & 255).astype(jnp.uint8).astype(jnp.int8)
     assert int(jnp.sum(y != want[None, :], dtype=jnp.int64)) == 0
+
+
+@pytest.mark.parametrize("method", [m for m in checks.METHODS if m not in ("block", "xla")])
+def test_sums_of_negative_zeros_keep_their_sign(method):
+    """What fills a window before the last prefix must be -0.0 then."""
+    x = jnp.full(2**20 + 1, -0.0, jnp.float32)
+    assert np.signbit(jscan.cumsum(x, method=method)).all()
+    assert np.signbit(jscan.cumsum(x.at[2**19].set(0.0), method=method)).sum() == 2**19
+    assert np.signbit(jscan.reduce(jnp.add, x, method=method))
 
 
 @pytest.mark.parametrize("offset", [1, 2, 3])

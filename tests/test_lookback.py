@@ -17,7 +17,7 @@ from jscan.combine import trace
 from jscan.kernels import lookback
 from jscan.kernels.forms import ScannedTile
 from jscan.kernels.geometry import Geometry
-from jscan.kernels.operator import prepare
+from jscan.kernels.operator import commuting_identity, prepare
 from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, PREFIX
 from jscan.kernels.tile import Tile
@@ -31,6 +31,9 @@ def last_write(a, b):
 
 def affine(a, b):
     return a[0] * b[0], a[1] * b[0] + b[1]
+
+
+LEAF = jax.tree.structure(0)
 
 
 class Stub(ScannedTile):
@@ -130,6 +133,15 @@ def test_operators_that_do_not_commute(tiles, prefixes, window):
     with np.errstate(over="ignore"):
         want = sequential(affine, leaves, tags)
     assert search(affine, leaves, tags, window=window) == want
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_fills_a_window_leaves_every_float_as_it_is(dtype):
+    """0.0 would take the sign of -0.0."""
+    operator = prepare(trace(jnp.add, [jax.ShapeDtypeStruct((2,), dtype)], LEAF, 0, None))
+    filler = commuting_identity(operator)
+    for x in np.array([-0.0, 0.0, 1.5, -np.inf], dtype):
+        assert (x + filler).tobytes() == x.tobytes()
 
 
 def test_words_before_the_prefix_do_not_matter():

@@ -103,6 +103,38 @@ def test_reductions_of_axes_that_are_far(method, lanes, kind):
 
 
 @pytest.mark.usefixtures("far")
+@pytest.mark.parametrize("n", [39, 40, 48, 64])
+def test_the_first_length_that_is_far_and_whole_tiles(n):
+    x = np.random.default_rng(n).integers(-9, 9, n).astype(np.int32)
+    for method in ("lookback", "reduce_then_scan"):
+        for args in ({}, {"reverse": True}, {"exclusive": True}):
+            found = jscan.cumsum(x, segments=x == 3, method=method, **args)
+            want = reference.scan(np.add, x, flags=x == 3, identity=0, **args)
+            np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.usefixtures("far")
+@pytest.mark.parametrize("guarded", [False, True])
+def test_other_forms_of_tiles_that_are_far(guarded):
+    """Sums of exponentials, and segments by conditional indexing."""
+    x = np.random.default_rng(7).integers(-9, 9, 150).astype(np.float32)
+    heads = x == 3 if guarded else None
+    with tuning.forced(tuning.Tuning(length=64, lanes=1, warps=1, window=4, guarded=guarded)):
+        found = jscan.cumlogsumexp(x, segments=heads, method="lookback")
+    want = reference.scan(np.logaddexp, x, flags=heads)
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("far")
+@pytest.mark.parametrize("shape", [(70, 2), (3, 39)])
+def test_places_in_rows_and_lanes_that_are_far(shape):
+    mask = np.random.default_rng(8).random(shape) < 0.5
+    with tuning.forced(tuning.Tuning(length=8, lanes=1, warps=1, window=4)):
+        found = jscan.enumerate(mask, 1)
+    np.testing.assert_array_equal(found, np.cumsum(mask, 1) - mask)
+
+
+@pytest.mark.usefixtures("far")
 @pytest.mark.parametrize("reverse", [False, True])
 def test_derivatives_of_axes_that_are_far(reverse):
     x = np.random.default_rng(6).uniform(0.5, 1.5, 75).astype(np.float32)
@@ -130,7 +162,7 @@ def test_the_first_of_more_elements_than_32_bits_count():
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("method", ["auto", *KERNELS])
 def test_kernels_of_more_than_32_bits_lower(method, reverse, segmented):
-    """With 64-bit types off, as they are by default."""
+    """With 64-bit types off, as they are by default; what they address, a GPU shows below."""
     x = jax.ShapeDtypeStruct((LONG,), jnp.int8)
     heads = jax.ShapeDtypeStruct((LONG,), jnp.bool_)
 
@@ -150,7 +182,14 @@ def test_more_programs_than_a_grid_has():
 
 def test_places_that_outgrow_32_bits_are_refused():
     mask = jax.ShapeDtypeStruct((2**31,), jnp.bool_)
-    for function in (jscan.enumerate, lambda m: jscan.pack(m, m, size=3)):
+    for function in (
+        jscan.enumerate,
+        lambda m: jscan.enumerate(m, segments=m),
+        lambda m: jscan.pack(m, m, size=3),
+        lambda m: jscan.split(m, m),
+        lambda m: jscan.split_and_segment(m, m, m),
+        lambda m: jscan.Segments.from_flags(m).ids,
+    ):
         with pytest.raises(ValueError, match="at most 2147483647 elements"):
             jax.eval_shape(function, mask)
     with pytest.raises(ValueError, match=r"total.*2147483648"):

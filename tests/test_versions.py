@@ -80,6 +80,16 @@ def test_the_deprecation_of_triton_is_explained_once(monkeypatch):
     assert "method='xla'" in one
 
 
+def test_who_makes_errors_of_warnings_meets_one(monkeypatch):
+    monkeypatch.setattr(versions, "_told", threading.Event())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if jax.__version_info__ >= (0, 11):
+            with pytest.raises(DeprecationWarning, match="jscan's kernels are Pallas on Triton"):
+                lower(70_006)
+        assert "triton" in lower(70_006)
+
+
 def test_other_warnings_come_through(monkeypatch):
     real = launch.call
 

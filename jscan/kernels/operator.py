@@ -111,6 +111,8 @@ def commuting_identity(operator: core.ClosedJaxpr) -> Any:
         return None
     dtype = np.dtype(operator.out_avals[0].dtype)
     name = equation.primitive.name
+    if name == "add" and dtype.kind == "f":
+        return np.asarray(-0.0, dtype)[()]  # 0.0 would take the sign of a sum of negative zeros
     if name in ("add", "xor", "or"):
         return np.zeros((), dtype)[()]
     if name == "mul":

@@ -75,7 +75,7 @@ class TileState:
 
     def take_ticket(self, words: Any) -> jax.Array:
         """How many programs took one before this one did."""
-        return primitives.take_ticket(words, [(jnp.int32(self._states), 1)])
+        return primitives.take_ticket(words, [(jnp.int32(1), self._states)])
 
     def _terms(self, tile: Tile, piece: int, index: jax.Array) -> list[tuple[Any, int]]:
         """Addresses of ``piece`` of tiles ``index``: a scalar, or a window as leading dimension."""

@@ -242,6 +242,7 @@ class Tile:
 
     def load_quarter(self, ref: Any, view: View, place: int) -> jax.Array:
         """An operand's elements ``place`` behind every fourth one; a tile has one dimension."""
+        assert not self.geometry.reverse, "behind is to the right"
         row_stride, stride, lane_stride = view.strides
         terms = [(self.row_of(view), row_stride), *self._start(stride, -place)]
         terms += self._one_a_lane(lane_stride)
