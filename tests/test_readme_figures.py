@@ -274,7 +274,7 @@ def test_errors_of_made_up_results():
     ]
     assert accuracy_table.by_strategy(measured).splitlines()[2:] == [
         "| `lookback` | 4000 | 300 | 2000 | 0.25 (all 0.1) | 0.12 |",
-        "| float32 loop | 1048575 | – | 2000 | 250 (all 0.1) | 0.12 |",
+        "| float32 loop | 1048575 | – | 524288 | 250 (all 0.1) | 0.12 |",
     ]
     assert accuracy_table.of_halves(measured).splitlines()[2:] == [
         "| `lookback` | 0.5 |",
