@@ -56,14 +56,24 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         yield active
 
 
+def is_one_of_many(item: pytest.Item) -> bool:
+    """Whether a test is a case of a sweep, or one on an interpreted kernel, which takes seconds."""
+    case = getattr(item, "callspec", None)
+    values = case.params.values() if case is not None else ()
+    interpreted = any(isinstance(value, Engine) and value.interpreted for value in values)
+    return interpreted or item.get_closest_marker("sweep") is not None
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves two of three cases of a sweep to the thorough, and skips what needs a GPU without one.
+    """Leaves two of three cases of many to the thorough, and skips what needs a GPU without one.
 
-    Which ones is decided by their names, so that it is the same everywhere.
+    Which ones is decided by their names, and by the version of jax, so that two versions run two
+    thirds together.
     """
+    kept = int(jax.__version_info__ >= (0, 11))
     for item in items:
-        if item.get_closest_marker("sweep") and zlib.crc32(item.nodeid.encode()) % 3:
+        if is_one_of_many(item) and zlib.crc32(item.nodeid.encode()) % 3 != kept:
             item.add_marker(pytest.mark.thorough)
     if any(item.get_closest_marker("gpu") for item in items) and jax.default_backend() != "gpu":
         reason = f"needs a CUDA GPU; JAX's default backend is {jax.default_backend()!r}"
