@@ -59,8 +59,10 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
 def is_one_of_many(item: pytest.Item) -> bool:
     """Whether a test is a case of a sweep, or one on an interpreted kernel, which takes seconds."""
     case = getattr(item, "callspec", None)
-    values = case.params.values() if case is not None else ()
-    interpreted = any(isinstance(value, Engine) and value.interpreted for value in values)
+    if case is None:
+        return False
+    engines = [value for value in case.params.values() if isinstance(value, Engine)]
+    interpreted = any(engine.interpreted for engine in engines)
     return interpreted or item.get_closest_marker("sweep") is not None
 
 

@@ -17,6 +17,8 @@ import jscan
 from jscan import operators
 from tests.cases import CUMULATIVES
 
+pytestmark = pytest.mark.sweep
+
 SIZES = [2**14, 2**17, 2**20]
 LIMIT = 2.5  # one array for the results that slopes are read from, one for cotangents, and a margin
 

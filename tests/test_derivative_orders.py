@@ -16,6 +16,8 @@ from jscan import operators
 from tests import slopes
 from tests.cases import FORMS, FULL
 
+pytestmark = pytest.mark.sweep
+
 BOTH = ("fwd", "rev")
 KINDS = ("cumprod", "affine", "welford", "rotation", "custom_vjp")
 """One of each kind: scalar slopes, one after another, in a circle, and with a rule of its own."""

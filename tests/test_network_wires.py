@@ -14,6 +14,8 @@ import pytest
 from jscan import networks
 from tests.networks import CASES, Case, every_network
 
+pytestmark = pytest.mark.sweep
+
 
 def counted(case: Case, n: int) -> list[int]:
     """Returns how many elements each call of the operator gets in a scan of n."""

@@ -17,6 +17,8 @@ from jscan import networks
 from tests import reference
 from tests.networks import CASES, every_network, walk
 
+pytestmark = pytest.mark.sweep
+
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
