@@ -113,8 +113,8 @@ class Case:
             starts = np.concatenate([starts[:1], starts[:-1]])
         tiles = -(-self.n // LENGTH)
         padded = np.pad(starts, [(0, tiles * LENGTH - self.n), (0, 0)])
-        tiled = padded.reshape(tiles, LENGTH, -1)
-        rows = [Row(tiles, frozenset(np.flatnonzero(row).tolist())) for row in tiled.any(1).T]
+        restarts = np.asarray(padded.reshape(tiles, LENGTH, -1).any(1)).T
+        rows = [Row(tiles, frozenset(np.flatnonzero(row).tolist())) for row in restarts]
         assert len(rows) == outer * np.prod(inner, dtype=int)
         return Model(self.protocol(), rows, int(np.prod(inner, dtype=int)))
 
