@@ -34,7 +34,8 @@ def enumerate(
 
     Raises:
       TypeError: ``mask`` or flags are not bool or integer.
-      ValueError: ``axis`` or the shape of the flags does not fit.
+      ValueError: ``axis`` or the shape of the flags does not fit, or the axis has 2^31 elements or
+        more.
 
     One scan: on a CUDA GPU one kernel, which reads the mask (and flags) and writes the result.
 
@@ -128,7 +129,7 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
     Raises:
       TypeError: ``mask`` is not bool or integer; ``size`` is no integer; a leaf is no array.
       ValueError: a leaf does not have the dimensions of ``mask`` in front; ``size`` is negative,
-        or missing where ``mask`` is traced.
+        or missing where ``mask`` is traced; ``mask`` has 2^31 elements or more.
 
     One scan, which writes where the true elements are, and one gather.
 
@@ -188,7 +189,8 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
 
     Raises:
       TypeError: ``mask`` is not bool or integer; a leaf is no array.
-      ValueError: ``axis``, a length or the shape of ``mask`` does not fit.
+      ValueError: ``axis``, a length or the shape of ``mask`` does not fit, or the axis has 2^31
+        elements or more.
 
     One scan, which writes the order, and one gather. This is one pass of a radix sort.
 
@@ -226,7 +228,7 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
 
     Raises:
       TypeError: ``mask`` or flags are not bool or integer; a leaf is no array.
-      ValueError: ``axis``, a length or a shape does not fit.
+      ValueError: ``axis``, a length or a shape does not fit, or the axis has 2^31 elements or more.
 
     Two scans: an element moves back by the number of true ones before it in its segment, or forth
     by the number of false ones behind it. Then a scatter of the order and a gather. This is one
