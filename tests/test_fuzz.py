@@ -10,34 +10,12 @@ from tests.fuzzing import METHODS, PARTS, SUITES, forms, fuzzed
 pytestmark = pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 
 
-@fuzzed("scans")
-def test_scans(form, data, place):
-    fuzz_programs.check(form, data, place)
-
-
-@fuzzed("reductions")
-def test_reductions(form, data, place):
-    fuzz_programs.check(form, data, place)
-
-
-@fuzzed("recurrences", fuzz_functions.recurrence)
-def test_recurrences(form, data, place):
-    fuzz_functions.check_recurrence(form, data, place)
-
-
-@fuzzed("vectors", fuzz_functions.vector)
-def test_vectors(form, data, place):
-    fuzz_functions.check_vector(form, data, place)
-
-
-@fuzzed("derivatives", fuzz_functions.derivative)
-def test_derivatives(form, data, place):
-    fuzz_functions.check_derivative(form, data, place)
-
-
-@fuzzed("zeros", fuzz_functions.zeros)
-def test_zeros(form, data, place):
-    fuzz_functions.check_zeros(form, data, place)
+test_scans = fuzzed("scans")(fuzz_programs.check)
+test_reductions = fuzzed("reductions")(fuzz_programs.check)
+test_recurrences = fuzzed("recurrences", fuzz_functions.recurrence)(fuzz_functions.check_recurrence)
+test_vectors = fuzzed("vectors", fuzz_functions.vector)(fuzz_functions.check_vector)
+test_derivatives = fuzzed("derivatives", fuzz_functions.derivative)(fuzz_functions.check_derivative)
+test_zeros = fuzzed("zeros", fuzz_functions.zeros)(fuzz_functions.check_zeros)
 
 
 def test_the_parts_are_all_dealt_out_here_and_again_on_a_gpu():
