@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jscan
+from benchmarks import rounding
 from jscan import checks
 from tests.test_examples import ROOT
 from tests.test_lowering import TRITON, array, cuda_program
@@ -68,6 +69,17 @@ def test_memory_of_two_passes():
 def test_memory_of_scan_then_propagate():
     large = [s for s in allocated("scan_then_propagate") if s.startswith(str(LONG))]
     assert large == [f"{LONG}xf32"]
+
+
+@pytest.mark.parametrize("method", [m for m in checks.METHODS if m != "auto"])
+def test_no_element_goes_through_more_additions_than_are_promised(method):
+    formula = promised("additions of float32 that an element goes through, at most")[method]
+    formula = formula.replace("log2 n", "* log2(n)").replace("135 log2(n)", "135 * log2(n)")
+    lengths = (1000, 4096) if method == "block" else (2**20, 2**24 + 1, 2**28)
+    for n in lengths:
+        most = eval(formula, {"n": n, "log2": np.log2})
+        assert rounding.depth(method, n) <= most
+    assert rounding.depth(method, n) > most / 2, "and not by far fewer"
 
 
 @pytest.mark.gpu
