@@ -33,6 +33,22 @@ def discrete(caller: str, name: str, value: Any, *, allow_bool: bool) -> Any:
     return array
 
 
+def with_an_axis(caller: str, name: str, value: Any) -> Any:
+    """Flags or ids."""
+    array = discrete(caller, name, value, allow_bool=True)
+    if array.ndim == 0:
+        raise ValueError(f"{caller}: {name} must have at least one dimension; got a scalar")
+    return array
+
+
+def one_dimensional(caller: str, name: str, value: Any) -> Any:
+    """Lengths or offsets."""
+    array = discrete(caller, name, value, allow_bool=False)
+    if array.ndim != 1:
+        raise ValueError(f"{caller}: {name} must be one-dimensional; got shape {array.shape}")
+    return array
+
+
 def _as_array(caller: str, name: str, value: Any) -> Any:
     try:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
@@ -40,7 +56,9 @@ def _as_array(caller: str, name: str, value: Any) -> Any:
         array = np.asarray(value)
         if isinstance(value, (list, tuple)) and array.size == 0:
             return array.astype(np.int32)
-        if array.dtype.kind not in "Of":
+        if array.dtype != object and not (
+            isinstance(value, (list, tuple)) and array.dtype == float
+        ):
             return array
         # NumPy makes objects, or floats, of Python integers that have no dtype in common.
         wide = np.asarray(value, dtype=object)
@@ -84,8 +102,8 @@ def ids(array: Any) -> Any:
     """Ids that 32 bits hold and that change where these do."""
     if not is_wide(array):
         return _own(array)
-    lowest, highest = _range(array)
-    if lowest >= -(2**31) and highest < 2**31:
+    low, high = _range(array)
+    if low >= -(2**31) and high < 2**31:
         return array.astype(np.int32)
     return np.cumsum(heads(array, runs=True), axis=-1, dtype=np.int32)
 
@@ -98,11 +116,11 @@ def _own(array: Any) -> Any:
 def bounds_of_lengths(caller: str, lengths: Any, total: int | None) -> Any:
     """Where segments of known lengths begin and the last one ends, int32 of NumPy."""
     values = _readable(lengths)
-    lowest, highest = _range(values)
-    if lowest < 0:
-        raise ValueError(f"{caller}: lengths must not be negative; got {lowest}")
+    low, high = _range(values)
+    if low < 0:
+        raise ValueError(f"{caller}: lengths must not be negative; got {low}")
     # A sum in 64 bits that does not fit comes round to anything.
-    fits = highest * values.size < 2**63
+    fits = high * values.size < 2**63
     end = int(values.astype(np.int64).sum()) if fits else sum(map(int, values.flat))
     if total is not None and end != total:
         raise ValueError(f"{caller}: lengths add up to {end}, not to total={total}")
@@ -136,10 +154,17 @@ def bounds_of_offsets(caller: str, offsets: Any, total: int | None) -> Any:
 
 def fitted_ids(ids: Any, num_segments: int) -> Any:
     """Ids of segments as JAX will hold them: what does not fit stays out of range, in its order."""
-    if not is_wide(ids) or jax.dtypes.canonicalize_dtype(ids.dtype) == ids.dtype:
+    held = ids.dtype != object and jax.dtypes.canonicalize_dtype(ids.dtype) == ids.dtype
+    if held or not is_wide(ids):
         return ids
     below_limit = np.minimum(ids, num_segments)
-    return np.where(below_limit < 0, -1, below_limit).astype(np.int32)
+    is_negative = below_limit < 0
+    return np.where(is_negative, 0, below_limit).astype(np.int32) - is_negative
+
+
+def highest(ids: Any) -> int:
+    """The highest of known ids, of which there is one at least."""
+    return _range(_readable(ids))[1]
 
 
 def _readable(array: Any) -> Any:

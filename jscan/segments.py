@@ -78,7 +78,7 @@ class Segments:
           TypeError: ``flags`` has another dtype.
           ValueError: ``flags`` is a scalar.
         """
-        given = _with_an_axis("jscan.Segments.from_flags", "flags", flags)
+        given = descriptors.with_an_axis("jscan.Segments.from_flags", "flags", flags)
         return cls("flags", descriptors.flags(given))
 
     @classmethod
@@ -94,7 +94,9 @@ class Segments:
           TypeError: ``ids`` has another dtype.
           ValueError: ``ids`` is a scalar.
         """
-        return cls("ids", descriptors.ids(_with_an_axis("jscan.Segments.from_ids", "ids", ids)))
+        return cls(
+            "ids", descriptors.ids(descriptors.with_an_axis("jscan.Segments.from_ids", "ids", ids))
+        )
 
     @classmethod
     def from_lengths(cls, lengths: Any, total: int | None = None) -> Segments:
@@ -113,7 +115,7 @@ class Segments:
             to ``total``; or ``total`` is missing where ``lengths`` is traced.
         """
         caller = "jscan.Segments.from_lengths"
-        array = _one_dimensional(caller, "lengths", lengths)
+        array = descriptors.one_dimensional(caller, "lengths", lengths)
         total = _checked_total(caller, total)
         if is_known(array):
             bounds = descriptors.bounds_of_lengths(caller, array, total)
@@ -140,7 +142,7 @@ class Segments:
             to ``total``; or ``total`` is missing where ``offsets`` is traced.
         """
         caller = "jscan.Segments.from_offsets"
-        array = _one_dimensional(caller, "offsets", offsets)
+        array = descriptors.one_dimensional(caller, "offsets", offsets)
         total = _checked_total(caller, total)
         if array.shape[0] == 0:
             raise ValueError(f"{caller}: offsets must have num_segments + 1 entries; got none")
@@ -250,7 +252,10 @@ class Segments:
             flags = locate(jnp.asarray(self._array), n=self._length, emit="flags")
             # Whoever keeps these segments does not keep the trace, whose own uses keep the flags.
             traced = isinstance(flags, jax.core.Tracer)
-            self._found_flags = where, weakref.ref(flags) if traced else lambda: flags
+            self._found_flags = (
+                where,
+                weakref.ref(flags) if traced else lambda: _unless_deleted(flags),
+            )
         return flags
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, int | None]]:
@@ -300,11 +305,15 @@ export.register_pytree_node_serialization(
 )
 
 
+def _unless_deleted(flags: jax.Array) -> jax.Array | None:
+    """Flags that were found, unless a program was given them for good."""
+    return None if flags.is_deleted() else flags
+
+
 def head_flags(segments: Segments) -> jax.Array:
     """Head flags as scans read them: the first may be False, and given flags are not copied."""
     if not segments._counted:
-        flags: jax.Array = segments._flags_of_bounds
-        return flags
+        return jnp.asarray(segments._flags_of_bounds)
     array = jnp.asarray(segments._array)
     return array if segments._form == "flags" else fallback.changes(array, axis=array.ndim - 1)
 
@@ -365,20 +374,6 @@ def _typed(array: Any) -> str:
     if not (hasattr(array, "shape") and hasattr(array, "dtype")):
         return repr(array)
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"
-
-
-def _with_an_axis(caller: str, name: str, value: Any) -> Any:
-    array = descriptors.discrete(caller, name, value, allow_bool=True)
-    if array.ndim == 0:
-        raise ValueError(f"{caller}: {name} must have at least one dimension; got a scalar")
-    return array
-
-
-def _one_dimensional(caller: str, name: str, value: Any) -> Any:
-    array = descriptors.discrete(caller, name, value, allow_bool=False)
-    if array.ndim != 1:
-        raise ValueError(f"{caller}: {name} must be one-dimensional; got shape {array.shape}")
-    return array
 
 
 def _checked_total(caller: str, total: Any) -> int | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +16,7 @@ from jax import lax
 
 import jscan
 from jscan import Segments
+from jscan.locate_primitive import locate
 
 DESCRIPTIONS = {
     "flags": [1, 0, 1, 0, 0],
@@ -22,7 +26,7 @@ DESCRIPTIONS = {
 }
 every_kind = pytest.mark.parametrize("kind", DESCRIPTIONS)
 MAKES = {"list": list, "NumPy": np.asarray, "JAX": jnp.asarray}
-TRANSFORMATIONS = {
+TRANSFORMATIONS: dict[str, Callable[[Any], Any]] = {
     "eager": lambda f: f,
     "jit": jax.jit,
     "grad": lambda f: jax.grad(lambda x: jnp.sum(f(x))),
@@ -139,7 +143,7 @@ def test_a_program_searches_once():
 def test_a_program_that_is_handed_segments_does_not_search(caplog):
     segments = build("lengths")
     assert searches(running, X, segments) == 0
-    program = jax.jit(running)
+    program: Any = jax.jit(running)
     program(X, segments)
     with jax.log_compiles():
         for again in (segments, build("offsets"), Segments.from_lengths([4, 1])):
@@ -149,16 +153,13 @@ def test_a_program_that_is_handed_segments_does_not_search(caplog):
 
 
 def test_scans_outside_of_jit_search_once(monkeypatch):
-    from jscan import segments as module
-
     calls = []
 
     def counted(*arguments, **keywords):
         calls.append(keywords["emit"])
         return locate(*arguments, **keywords)
 
-    locate = module.locate
-    monkeypatch.setattr(module, "locate", counted)
+    monkeypatch.setattr("jscan.segments.locate", counted)
     segments = build("lengths")
     assert calls == []
     for _ in range(3):
@@ -172,10 +173,8 @@ def test_scans_outside_of_jit_search_once(monkeypatch):
 def test_the_structure_does_not_depend_on_what_was_found():
     fresh, used = build("lengths"), build("offsets")
     running(X, used)
-    structure = jax.tree.structure(fresh)
-    assert structure == jax.tree.structure(used)
-    assert structure == jax.tree.structure(jax.jit(lambda s: s)(used))
-    assert jax.tree.structure(jax.tree.map(lambda _: None, fresh, is_leaf=lambda _: False))
+    structures = {jax.tree.structure(s) for s in (fresh, used, jax.jit(lambda s: s)(used))}
+    assert len(structures) == 1
 
 
 @every_kind
@@ -194,6 +193,27 @@ def test_a_branch_may_choose_segments(kind):
         return lax.cond(first, lambda: build(kind), lambda: jax.tree.map(jnp.asarray, build(kind)))
 
     assert jax.jit(choose)(True) == build(kind)
+
+
+def test_segments_given_away_are_searched_for_again():
+    segments = build("lengths")
+    give = jax.jit(lambda s: jax.tree.map(jnp.logical_not, s.flags), donate_argnums=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+        give(segments)
+    np.testing.assert_array_equal(running(X, segments), SUMS)
+
+
+def test_segments_are_read_by_every_device():
+    mesh = jax.make_mesh((2,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
+    segments, rows = build("lengths"), jax.sharding.PartitionSpec("rows")
+
+    @jax.jit
+    @jax.shard_map(mesh=mesh, in_specs=rows, out_specs=rows)
+    def sums(x):
+        return jscan.cumsum(x, axis=1, segments=segments)
+
+    np.testing.assert_array_equal(sums(np.stack([X, X])), [SUMS, SUMS])
 
 
 def test_from_one_vmap_into_another():
