@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import weakref
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import numpy as np
 from jax import export, lax
 from jax.extend.core import get_opaque_trace_state
 
-from jscan import descriptors, fallback, primitive
+from jscan import descriptors, fallback, meshes, primitive
 from jscan.combine import trace
 from jscan.descriptors import is_known
 from jscan.fallback import as_bool
@@ -121,7 +122,8 @@ class Segments:
             bounds = descriptors.bounds_of_lengths(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
         total = _required_total(caller, "lengths", total)
-        return cls("bounds", _bounds_of_lengths(array, total), total)
+        find = functools.partial(_bounds_of_lengths, total=total)
+        return cls("bounds", meshes.automatically(find, array, like=[]), total)
 
     @classmethod
     def from_offsets(cls, offsets: Any, total: int | None = None) -> Segments:
@@ -150,14 +152,21 @@ class Segments:
             bounds = descriptors.bounds_of_offsets(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
         total = _required_total(caller, "offsets", total)
-        return cls("bounds", _bounds_of_offsets(array, total), total)
+        find = functools.partial(_bounds_of_offsets, total=total)
+        return cls("bounds", meshes.automatically(find, array, like=[]), total)
 
     @property
     def flags(self) -> jax.Array:
         """Head flags, bool: True on the first element of every segment that has one."""
-        heads = as_bool(head_flags(self))
-        # Bounds begin with 0, so that the first element is a head already.
-        return heads | fallback.is_first(heads, axis=heads.ndim - 1) if self._counted else heads
+        heads = head_flags(self)
+        if not self._counted:  # bounds begin with 0, so that the first element is a head already
+            return as_bool(heads)
+
+        def run(heads: jax.Array) -> jax.Array:
+            return as_bool(heads) | fallback.is_first(heads, axis=heads.ndim - 1)
+
+        flags: jax.Array = meshes.automatically(run, heads, like=[heads])
+        return flags
 
     @property
     def ids(self) -> jax.Array:
@@ -180,9 +189,7 @@ class Segments:
           TypeError: ``num_segments`` is no integer.
           ValueError: ``num_segments`` is negative, or missing where it is not static.
         """
-        offsets = self._offsets("jscan.Segments.lengths", num_segments)
-        behind = lax.slice_in_dim(offsets, 1, None, axis=-1)
-        return lax.sub(behind, lax.slice_in_dim(offsets, 0, -1, axis=-1))
+        return jnp.diff(self._offsets("jscan.Segments.lengths", num_segments), axis=-1)
 
     def offsets(self, num_segments: int | None = None) -> jax.Array:
         """The offsets of the first ``num_segments`` segments: ``num_segments + 1`` int32.
@@ -202,9 +209,14 @@ class Segments:
         array = jnp.asarray(self._array)
         if self._counted:
             return rank(array, axis=array.ndim - 1, source=self._source, emit="places", size=size)
-        kept = lax.slice_in_dim(array, 0, min(size, array.shape[-1]), axis=-1)
-        shape = (*array.shape[:-1], size - kept.shape[-1])
-        return lax.concatenate([kept, lax.full(shape, np.int32(self._length))], array.ndim - 1)
+
+        def run(bounds: jax.Array) -> jax.Array:
+            kept = lax.slice_in_dim(bounds, 0, min(size, bounds.shape[-1]), axis=-1)
+            shape = (*bounds.shape[:-1], size - kept.shape[-1])
+            return lax.concatenate([kept, lax.full(shape, np.int32(self._length))], bounds.ndim - 1)
+
+        offsets: jax.Array = meshes.automatically(run, array, like=[])
+        return offsets
 
     @property
     def num_segments(self) -> int | None:
@@ -315,7 +327,12 @@ def head_flags(segments: Segments) -> jax.Array:
     if not segments._counted:
         return jnp.asarray(segments._flags_of_bounds)
     array = jnp.asarray(segments._array)
-    return array if segments._form == "flags" else fallback.changes(array, axis=array.ndim - 1)
+    if segments._form == "flags":
+        return array
+    heads: jax.Array = meshes.automatically(
+        lambda ids: fallback.changes(ids, axis=ids.ndim - 1), array, like=[array]
+    )
+    return heads
 
 
 def describe(segments: Segments) -> tuple[str, jax.Array]:
