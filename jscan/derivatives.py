@@ -26,9 +26,7 @@ def scan_jvp(
     moving = {i: t for i, t in enumerate(tangents[:count]) if primitive.is_moving(t)}
     used = params["used"]
     wanted = [i for i, is_used in enumerate(used) if is_used]
-    # Recurrences count positions in 32 bits, and know nothing of meshes.
-    plain = any(extent.is_explicit(jax.typeof(x).sharding) for x in primals)
-    plain = plain or primals[0].shape[params["axis"]] >= 2**31
+    plain = primals[0].shape[params["axis"]] >= 2**31  # recurrences count positions in 32 bits
     if combine.is_sum:
         values, slope = _sums(primals, moving, wanted, **params)
     else:

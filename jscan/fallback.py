@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, operators
+from jscan import extent, meshes, operators
 from jscan.combine import Combine, accumulation_dtype
 from jscan.operators import integer_limits
 
@@ -29,9 +29,9 @@ def scan(
 ) -> list[jax.Array]:
     """Scan ``leaves``, full size or 1 in every dimension; those that ``used`` names come back."""
     operands = [*leaves] if flags is None else [*leaves, flags]
-    shape, sharding = extent.full_extent([jax.typeof(x) for x in operands])
+    shape = extent.full_shape(operands)
     wide = [
-        lax.convert_element_type(extent.broadcast(x, shape, sharding), dtype)
+        lax.convert_element_type(jnp.broadcast_to(x, shape), dtype)
         for x, dtype in zip(leaves, combine.dtypes, strict=True)
     ]
     narrow = combine.result_dtypes([x.dtype for x in leaves])
@@ -111,12 +111,12 @@ def scan_flat(
     """Scan leaves of accumulation dtypes; ``flags`` makes it segmented, ``identity`` exclusive."""
     if leaves[0].shape[axis] == 0:
         return list(leaves)
-    placed, leaves = leaves, [extent.gather(x, axis) for x in leaves]
+    placed, leaves = leaves, [meshes.gather(x, axis) for x in leaves]
     starts = None if flags is None else segment_starts(flags, axis=axis, reverse=reverse)
     inclusive = scan_from(fn, leaves, starts, axis=axis, reverse=reverse)
     if identity is not None:
         inclusive = shift(inclusive, starts, identity, axis=axis, reverse=reverse)
-    return [extent.place_like(result, x) for result, x in zip(inclusive, placed, strict=True)]
+    return [meshes.place_like(result, x) for result, x in zip(inclusive, placed, strict=True)]
 
 
 def scan_from(
@@ -194,7 +194,7 @@ def reduce_general(
     """Reduce with an operator on whole arrays; results have one element along ``axis``."""
     flat = flattened(fn, leaves, treedef)
     wide = [
-        lax.convert_element_type(extent.gather(x, axis), accumulation_dtype(x.dtype))
+        lax.convert_element_type(meshes.gather(x, axis), accumulation_dtype(x.dtype))
         for x in leaves
     ]
     results = reduce_pairs(flat, wide, axis=axis)
@@ -326,15 +326,15 @@ def shift(
         if given.shape[axis] == 0:
             results.append(given)
             continue
-        x = extent.gather(given, axis)
+        x = meshes.gather(given, axis)
         element = jnp.asarray(value, x.dtype)
         shifted = shift_one(x, element, axis=axis, reverse=reverse)
         if starts is not None:
             first = spread_element(element, x, axis)
             shifted = choose(
-                starts, extent.broadcast(first, x.shape, jax.typeof(x).sharding), shifted
+                starts, meshes.broadcast(first, x.shape, jax.typeof(x).sharding), shifted
             )
-        results.append(extent.place_like(shifted, given))
+        results.append(meshes.place_like(shifted, given))
     return results
 
 
@@ -368,7 +368,7 @@ def as_bool(flags: jax.Array) -> jax.Array:
 
 def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """Where the scan restarts: the head flags, or when reversed each segment's last element."""
-    heads = as_bool(extent.gather(flags, axis))
+    heads = as_bool(meshes.gather(flags, axis))
     if not reverse or heads.shape[axis] == 0:
         return heads
     end = lax.full_like(lax.slice_in_dim(heads, 0, 1, axis=axis), True)
@@ -379,5 +379,5 @@ def choose(flags: jax.Array, chosen: jax.Array, other: jax.Array) -> jax.Array:
     """``chosen`` where ``flags``, else ``other``; ``flags`` may lack trailing dimensions."""
     flags = lax.expand_dims(flags, range(flags.ndim, chosen.ndim))
     return lax.select(
-        extent.broadcast(flags, other.shape, jax.typeof(other).sharding), chosen, other
+        meshes.broadcast(flags, other.shape, jax.typeof(other).sharding), chosen, other
     )

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+from jax import lax
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, use_abstract_mesh
 
 P = ParamSpec("P")
@@ -114,8 +115,7 @@ def _laid_out(x: Any, mesh: AbstractMesh, entries: Sequence[Any]) -> Any:
     if not isinstance(x, jax.Array):
         return x
     spec = PartitionSpec(*entries, *[None] * (x.ndim - len(entries)))
-    moved: Any = jax.sharding.reshard(x, NamedSharding(mesh, spec))
-    return moved
+    return _reshard(x, NamedSharding(mesh, spec))
 
 
 def _entries(x: Any, like: Sequence[Any], dimensions: Dimensions) -> list[Any]:
@@ -136,3 +136,39 @@ def _entries(x: Any, like: Sequence[Any], dimensions: Dimensions) -> list[Any]:
                 break
         entries.append(found)
     return entries
+
+
+def _reshard(x: jax.Array, sharding: NamedSharding) -> jax.Array:
+    moved: jax.Array = jax.sharding.reshard(x, sharding)
+    return moved
+
+
+def broadcast(x: jax.Array, shape: tuple[int, ...], sharding: NamedSharding) -> jax.Array:
+    """``x`` with its dimensions of size 1 spread to ``shape``, sharded as ``sharding`` says."""
+    if x.shape != shape:
+        dimensions = tuple(range(len(shape)))
+        placement = sharding if _is_sharded(sharding) else None
+        return lax.broadcast_in_dim(x, shape, dimensions, out_sharding=placement)
+    return _reshard(x, sharding) if jax.typeof(x).sharding.spec != sharding.spec else x
+
+
+def gather(x: jax.Array, axis: int) -> jax.Array:
+    """``x`` with ``axis`` whole on every device; a sharded axis cannot be sliced."""
+    sharding = jax.typeof(x).sharding
+    if sharding.spec[axis] is None:
+        return x
+    entries = [None if d == axis else sharding.spec[d] for d in range(x.ndim)]
+    return _reshard(x, NamedSharding(sharding.mesh, PartitionSpec(*entries)))
+
+
+def place_like(x: jax.Array, like: jax.Array) -> jax.Array:
+    """``x`` sharded as ``like`` is, where ``like`` says."""
+    sharding = jax.typeof(like).sharding
+    if _is_sharded(sharding) and jax.typeof(x).sharding.spec != sharding.spec:
+        return _reshard(x, sharding)
+    return x
+
+
+def _is_sharded(sharding: NamedSharding) -> bool:
+    """Whether a dimension is sharded over an axis of the type Explicit."""
+    return any(entry is not None for entry in sharding.spec)

@@ -100,12 +100,12 @@ def _compiled(
 def scan_abstract_eval(
     *avals: Any, combine: Combine, segmented: bool, used: tuple[bool, ...], **_: Any
 ) -> list[Any]:
-    """The used leaves at full size; sharding and varying axes come from the operands."""
-    shape, sharding = extent.full_extent(avals)
+    """The used leaves at full size; varying axes come from the operands."""
+    shape = extent.full_shape(avals)
     leaves, _flags = _split(avals, segmented)
     dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
     return [
-        leaf.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
+        leaf.update(shape=shape, dtype=dtype, weak_type=False)
         for leaf, dtype, is_used in zip(leaves, dtypes, used, strict=True)
         if is_used
     ]
@@ -155,7 +155,7 @@ def scan_in_kernels(
     # Kernels size a scan by its leaves; flags mapped by vmap may be all that has the full size.
     full = extent.full_shape(operands)
     if extent.full_shape(leaves) != full:
-        leaves[0] = extent.broadcast(leaves[0], full, jax.typeof(leaves[0]).sharding)
+        leaves[0] = jnp.broadcast_to(leaves[0], full)
     reason = kernels.why_not(
         leaves,
         combine=params["combine"],
@@ -187,7 +187,7 @@ def scan_on_cpu(
     """The scan on a CPU; a ``compact`` one keeps little besides its results, and takes longer."""
     del interpret
     check_runs_anywhere(method)
-    if not compact or any(extent.is_explicit(jax.typeof(x).sharding) for x in operands):
+    if not compact:
         return scan_in_plain_jax(*operands, segmented=segmented, **params)
     leaves, flags = _split(operands, segmented)
     return chunks.scan(leaves, flags, **params)

@@ -79,10 +79,9 @@ def reduce_abstract_eval(
     full = _full_shape(avals, axis, kind)
     shape = (*full[:axis], num_segments, *full[axis + 1 :])
     leaves, _descriptor = _split(avals, kind)
-    sharding = leaves[0].sharding
     dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
     return [
-        leaf.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
+        leaf.update(shape=shape, dtype=dtype, weak_type=False)
         for leaf, dtype in zip(leaves, dtypes, strict=True)
     ]
 

@@ -53,11 +53,8 @@ def _split(
 
 def tangent_abstract_eval(*avals: Any, dtypes: tuple[Any, ...], **_: Any) -> list[Any]:
     """Results at full size."""
-    shape, sharding = extent.full_extent(avals)
-    return [
-        avals[0].update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
-        for dtype in dtypes
-    ]
+    shape = extent.full_shape(avals)
+    return [avals[0].update(shape=shape, dtype=dtype, weak_type=False) for dtype in dtypes]
 
 
 class Reader:

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jscan import combine, extent
+from jscan import combine, meshes
 
 Level = list[tuple[int, int]]
 """Nodes (source, target) that run together. An idle lane is its own source and keeps its value."""
@@ -66,14 +66,14 @@ def scan(
     reverse: bool,
 ) -> list[jax.Array]:
     """Scan ``leaves`` along ``axis``, which counts from 0, a call of ``fn`` for each level."""
-    values = [extent.gather(x, axis) for x in leaves]
+    values = [meshes.gather(x, axis) for x in leaves]
     if reverse:
         values = [lax.rev(x, (axis,)) for x in values]
     for level in levels:
         values = _run_level(caller, fn, values, treedef, level, axis)
     if reverse:
         values = [lax.rev(x, (axis,)) for x in values]
-    return [extent.place_like(x, like) for x, like in zip(values, leaves, strict=True)]
+    return [meshes.place_like(x, like) for x, like in zip(values, leaves, strict=True)]
 
 
 def _run_level(
