@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from jscan import checks, fallback, primitive, reduce_primitive
-from jscan.combine import Combine, accumulation_dtype, trace
+from jscan.combine import Combine, accumulation_dtype, checked, trace
 from jscan.operators import Operator
 
 
@@ -39,8 +39,9 @@ def scan(
     if combine is None:
         _check_plain(caller, method)
         ends = identity if exclusive else None
+        called = checked(caller, fn, leaves, treedef)
         return fallback.scan_general(
-            fn, leaves, treedef, flags, axis=axis, reverse=reverse, identity=ends
+            called, leaves, treedef, flags, axis=axis, reverse=reverse, identity=ends
         )
     static = combine.identity is not None
     results = primitive.scan(
@@ -139,7 +140,8 @@ def _reduce_whole(
         ]
     if combine is None:
         _check_plain(caller, method)
-        results = fallback.reduce_general(fn, leaves, treedef, axis=axis)
+        called = checked(caller, fn, leaves, treedef)
+        results = fallback.reduce_general(called, leaves, treedef, axis=axis)
     elif method == "auto" and fallback.are_monoids(combine):
         # XLA's own reduction reads at the speed of memory.
         return fallback.reduce_monoids(leaves, combine, axis=axis)
@@ -161,11 +163,19 @@ def _combine(
     """The identity, filled in for an operator of this package, and the operator as data."""
     if isinstance(fn, Operator) and identity is None:
         for leaf in leaves:
-            fn.identity(leaf.dtype)  # raises, and names the dtype as it was given
-        identity = fn.identities([accumulation_dtype(leaf.dtype) for leaf in leaves])
+            if not fn.takes(leaf.dtype):
+                raise TypeError(
+                    f"{caller}: operators.{fn.name} does not take elems of dtype {leaf.dtype}"
+                )
+        dtypes = tuple(leaf.dtype for leaf in leaves)
+        identity = fn.identities([accumulation_dtype(dtype) for dtype in dtypes])
         if not _alike(leaves):
             return identity, None
-        return identity, _trace_once(fn, treedef, tuple(x.dtype for x in leaves))
+        try:
+            return identity, _trace_once(fn, treedef, dtypes)
+        except (TypeError, ValueError):
+            # Traced anew, by the function that was called.
+            return identity, trace(fn, leaves, treedef, axis, None, caller=caller)
     # A traced identity, or one with a shape, is no part of a static operator.
     known = tuple(identity) if identity is not None and _is_static(identity) else None
     return identity, trace(fn, leaves, treedef, axis, known, caller=caller)

@@ -12,6 +12,7 @@ from jax import lax
 
 from jscan import checks, dispatch, fallback, operators, reduce_primitive
 from jscan.combine import accumulation_dtype
+from jscan.conversions import as_array
 from jscan.segments import Segments
 
 
@@ -271,8 +272,8 @@ def _segment_reduce(
     method: str,
 ) -> jax.Array:
     checks.check_method(caller, method)
-    array = checks.as_array(caller, "data", data)
-    ids = checks.as_array(caller, "segment_ids", segment_ids)
+    array = as_array(caller, "data", data)
+    ids = as_array(caller, "segment_ids", segment_ids)
     if not jnp.issubdtype(ids.dtype, jnp.integer):
         raise TypeError(f"{caller}: segment_ids must have an integer dtype; got {ids.dtype}")
     if ids.ndim != 1 or array.ndim == 0 or array.shape[0] != ids.shape[0]:
@@ -341,8 +342,7 @@ def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
     if count is not None:
         return count
     if not isinstance(segments, Segments):
-        flags = checks.as_flags(caller, segments)
-        segments = Segments.from_flags(flags if isinstance(segments, jax.Array) else segments)
+        segments = Segments.from_flags(checks.as_flags(caller, segments))
     known = segments.num_segments
     if known is None:
         raise ValueError(

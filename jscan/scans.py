@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jscan import checks, dispatch, operators
+from jscan.conversions import as_array
 
 
 def associative_scan(
@@ -340,7 +341,7 @@ def _cumulative(
     method: str,
 ) -> jax.Array:
     checks.check_method(caller, method)
-    array = checks.as_array(caller, "x", x)
+    array = as_array(caller, "x", x)
     axis = checks.check_axis(caller, "x", axis, array.shape)
     if array.dtype == jnp.bool_ or not operator.takes(array.dtype):
         raise TypeError(f"{caller}: x has dtype {array.dtype}, which {operator.name} does not take")

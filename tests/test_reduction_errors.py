@@ -50,7 +50,7 @@ def describe(value):
         (TypeError, {"num_segments": "4"}, r"num_segments"),
         (TypeError, {"num_segments": np.array([4])}, r"num_segments"),
         (ValueError, {"method": "fast"}, r"method.*lookback.*fast"),
-        (ValueError, {"method": None}, r"method"),
+        (TypeError, {"method": None}, r"method"),
         (ValueError, {"method": "lookback"}, r"method='lookback'.*indices_are_sorted"),
         (ValueError, {"method": "block"}, r"method='block'.*indices_are_sorted"),
     ],
