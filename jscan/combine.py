@@ -275,7 +275,7 @@ def apply(
     except (TypeError, ValueError) as error:
         if isinstance(fn, Operator):
             kind = ValueError if isinstance(error, ValueError) else TypeError
-            raise kind(f"{caller}: elems does not suit {fn.name}; {error}") from error
+            raise kind(f"{caller}: elems does not suit fn; {error}") from error
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
             # It has not even begun.
             raise TypeError(f"{caller}: fn must take two pytrees like elems; {error}") from error

@@ -69,10 +69,11 @@ def as_marks(caller: str, name: str, value: Any) -> np.ndarray | jax.Array:
         marks: Any = as_array(caller, name, value)
     else:
         marks = _converted(caller, name, value, np.asarray)
-        if isinstance(value, (list, tuple)) and marks.size == 0:
-            marks = marks.astype(bool)
-        if marks.dtype == object and marks.size and all(type(x) is int for x in marks.flat):
-            marks = (marks != 0).astype(bool)
+        if isinstance(value, (list, tuple)) and marks.dtype.kind in "Of":
+            # NumPy makes objects, or floats, of integers that have no dtype in common.
+            items = np.asarray(value, dtype=object)
+            if all(isinstance(item, (int, np.integer)) for item in items.flat):
+                marks = (items != 0).astype(bool)
     if not (marks.dtype == jnp.bool_ or jnp.issubdtype(marks.dtype, jnp.integer)):
         raise TypeError(f"{caller}: {name} must have a bool or integer dtype; got {marks.dtype}")
     if isinstance(marks, np.ndarray) and marks.dtype != jax.dtypes.canonicalize_dtype(marks.dtype):
@@ -95,7 +96,7 @@ def as_scalar(caller: str, name: str, value: Any, dtype: np.dtype) -> jax.Array:
             )
     elif kinds[0] > kinds[1] or (kinds[0] == 1 and given.dtype != dtype):
         # To look at it is to wait for it, which what fits anyway is spared.
-        _cast(caller, name, np.asarray(given), dtype)
+        return jnp.asarray(_cast(caller, name, np.asarray(given), dtype))
     return given.astype(dtype)
 
 
@@ -138,6 +139,9 @@ def _converted(caller: str, name: str, value: Any, convert: Callable[[Any], Any]
     """``convert(value)``, whose errors name the argument."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{caller}: {name} must be an array without a mask; use its filled()")
+    # JAX would take a string for the name of a dtype, and NumPy a sparse array for a list.
+    if _is_sparse(value) or any(isinstance(item, str) for item in _items(value)):
+        raise TypeError(f"{caller}: {name} must be an array of numbers; got {value!r}")
     try:
         return convert(value)
     except OverflowError as error:
@@ -152,6 +156,11 @@ def _converted(caller: str, name: str, value: Any, convert: Callable[[Any], Any]
         dtype = getattr(value, "dtype", None)
         given = type(value).__name__ if dtype is None else f"{type(value).__name__} of {dtype}"
         raise TypeError(f"{caller}: {name} must be an array of numbers; got {given}") from None
+
+
+def _items(value: Any) -> list[Any]:
+    """What is in lists in lists, or a value that is none."""
+    return jax.tree.leaves(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _nested_shape(value: Any) -> tuple[int, ...] | None:

@@ -165,7 +165,8 @@ def _combine(
         for leaf in leaves:
             if not fn.takes(leaf.dtype):
                 raise TypeError(
-                    f"{caller}: operators.{fn.name} does not take elems of dtype {leaf.dtype}"
+                    f"{caller}: fn is operators.{fn.name}, which does not take elems of dtype "
+                    f"{leaf.dtype}"
                 )
         dtypes = tuple(leaf.dtype for leaf in leaves)
         identity = fn.identities([accumulation_dtype(dtype) for dtype in dtypes])

@@ -251,7 +251,9 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
     check_places(caller, "x", leaves[0], axis)
     mask = as_bool(_aligned_mask(caller, mask, leaves, axis))
     if segments is None:
-        raise TypeError(f"{caller}: segments must be jscan.Segments or an array of head flags")
+        raise TypeError(
+            f"{caller}: segments must be jscan.Segments or an array of head flags; got None"
+        )
     flags = checks.flags_for(caller, segments, leaves, axis, elementwise=True)
     assert flags is not None
     n = leaves[0].shape[axis]
