@@ -64,7 +64,7 @@ def as_marks(caller: str, name: str, value: Any) -> np.ndarray | jax.Array:
     What is known stays with NumPy. Where it is wider than JAX holds it is compared with zero
     first: cut down to 32 bits, 2^32 would be zero.
     """
-    traced = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value))
+    traced = any(isinstance(item, jax.Array) for item in _items(value))
     if traced or hasattr(value, "__jax_array__"):
         marks: Any = as_array(caller, name, value)
     else:
@@ -160,13 +160,13 @@ def _converted(caller: str, name: str, value: Any, convert: Callable[[Any], Any]
 
 def _items(value: Any) -> list[Any]:
     """What is in lists in lists, or a value that is none."""
-    return jax.tree.leaves(value) if isinstance(value, (list, tuple)) else [value]
+    return jax.tree.leaves(value, is_leaf=lambda item: not isinstance(item, (list, tuple)))
 
 
 def _nested_shape(value: Any) -> tuple[int, ...] | None:
     """The shape of lists in lists, or None where they are ragged."""
     if not isinstance(value, (list, tuple)):
-        return getattr(value, "shape", ())
+        return tuple(getattr(value, "shape", ()))
     shapes = {_nested_shape(item) for item in value} or {()}
     inner = shapes.pop()
     return None if shapes or inner is None else (len(value), *inner)
