@@ -10,7 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, descriptors, dispatch, fallback, meshes, operators, reduce_primitive
+from jscan import (
+    checks,
+    conversions,
+    descriptors,
+    dispatch,
+    fallback,
+    meshes,
+    operators,
+    reduce_primitive,
+)
 from jscan.combine import accumulation_dtype
 
 _UPDATES = {"add": "add", "mul": "multiply", "max": "max", "min": "min"}
@@ -32,8 +41,8 @@ def reduce(
 ) -> jax.Array:
     """Check the arguments of ``jscan.segment_sum`` and its like, and reduce."""
     checks.check_method(caller, method)
-    ids = descriptors.discrete(caller, "segment_ids", segment_ids, allow_bool=False)
-    array = _one_for_each_id(caller, checks.as_array(caller, "data", data), ids)
+    ids = conversions.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
+    array = _one_for_each_id(caller, conversions.as_array(caller, "data", data), ids)
     if not operator.takes(array.dtype):
         raise TypeError(
             f"{caller}: data has dtype {array.dtype}, which {operator.name} does not take"
@@ -119,7 +128,7 @@ def _one_for_each_id(caller: str, data: jax.Array, ids: Any) -> jax.Array:
 
 
 def _count(caller: str, num_segments: Any, ids: Any) -> int:
-    count = checks.check_count(caller, "num_segments", num_segments)
+    count = conversions.as_count(caller, "num_segments", num_segments)
     if count is not None:
         return count
     if not descriptors.is_known(ids):
@@ -134,7 +143,7 @@ def _count(caller: str, num_segments: Any, ids: Any) -> int:
 
 
 def _check_bucket_size(caller: str, bucket_size: Any) -> int | None:
-    size = checks.check_count(caller, "bucket_size", bucket_size)
+    size = conversions.as_count(caller, "bucket_size", bucket_size)
     if size == 0:
         raise ValueError(f"{caller}: bucket_size must be at least 1; got 0")
     return size

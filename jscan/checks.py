@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from jscan.combine import accumulation_dtype
+from jscan.conversions import as_integer, as_marks, as_numbers, flatten, kind_of
 from jscan.segments import Segments, describe, head_flags
 
 METHODS = (
@@ -22,10 +22,10 @@ METHODS = (
 
 def check_method(caller: str, method: Any) -> None:
     """Raise unless ``method`` is "auto", "xla" or the name of a strategy."""
-    if method not in METHODS:
-        raise ValueError(
-            f"{caller}: method must be one of {', '.join(map(repr, METHODS))}; got {method!r}"
-        )
+    if isinstance(method, str) and method in METHODS:
+        return
+    kind = ValueError if isinstance(method, str) else TypeError
+    raise kind(f"{caller}: method must be one of {', '.join(map(repr, METHODS))}; got {method!r}")
 
 
 def check_operator(caller: str, fn: Any) -> None:
@@ -36,28 +36,10 @@ def check_operator(caller: str, fn: Any) -> None:
 
 def check_axis(caller: str, name: str, axis: Any, shape: tuple[int, ...]) -> int:
     """``axis`` counted from 0."""
-    try:
-        index = operator.index(axis)
-    except TypeError:
-        raise TypeError(f"{caller}: axis must be an integer; got {axis!r}") from None
+    index = as_integer(caller, "axis", axis)
     if not -len(shape) <= index < len(shape):
         raise ValueError(f"{caller}: axis={index} is out of range for {name} of shape {shape}")
     return index % len(shape)
-
-
-def check_count(caller: str, name: str, value: Any) -> int | None:
-    """A size that is known at trace time; None where none is given."""
-    if value is None:
-        return None
-    if isinstance(value, jax.core.Tracer):
-        raise TypeError(f"{caller}: {name} must be known at trace time, not traced")
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{caller}: {name} must be an integer; got {value!r}") from None
-    if not 0 <= count < 2**31 - 1:
-        raise ValueError(f"{caller}: {name} must be in [0, 2**31 - 1); got {count}")
-    return count
 
 
 def check_flag(caller: str, name: str, value: Any) -> bool:
@@ -66,36 +48,18 @@ def check_flag(caller: str, name: str, value: Any) -> bool:
         raise TypeError(f"{caller}: {name} must be a Python bool, not a traced value")
     number = value
     if isinstance(value, (np.generic, np.ndarray, jax.Array)) and value.shape == ():
-        number = value.item()
+        discrete = value.dtype == jnp.bool_ or jnp.issubdtype(value.dtype, jnp.integer)
+        number = value.item() if discrete else None
     if not (isinstance(number, int) and number in (0, 1)):
         raise TypeError(f"{caller}: {name} must be a Python bool; got {value!r}")
     return bool(number)
-
-
-def as_array(caller: str, name: str, value: Any) -> jax.Array:
-    """``value`` as an array."""
-    try:
-        return jnp.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{caller}: {name} must be an array; {error}") from None
-
-
-def as_arrays(caller: str, name: str, leaves: Sequence[Any]) -> list[jax.Array]:
-    """The leaves of a pytree as arrays; a Python scalar is none, as in ``lax.associative_scan``."""
-    if not leaves:
-        raise ValueError(f"{caller}: {name} has no arrays to scan")
-    for leaf in leaves:
-        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
-            raise TypeError(f"{caller}: {name} must be a pytree of arrays; got a leaf {leaf!r}")
-    return [as_array(caller, name, leaf) for leaf in leaves]
 
 
 def leaves_along(
     caller: str, name: str, tree: Any, axis: Any
 ) -> tuple[list[jax.Array], jax.tree_util.PyTreeDef, int]:
     """The leaves of a pytree, of one length along ``axis``; its structure; ``axis`` from 0."""
-    values, treedef = jax.tree.flatten(tree)
-    leaves = as_arrays(caller, name, values)
+    leaves, treedef = flatten(caller, name, tree)
     index = check_axis(caller, name, axis, leaves[0].shape)
     check_lengths(caller, name, leaves, index)
     return leaves, treedef, index
@@ -123,9 +87,9 @@ def flags_for(
         return None
     if isinstance(segments, Segments):
         flags = _along(head_flags(segments), axis)
-        return _aligned(caller, flags, leaves, axis, elementwise=elementwise)
-    flags = as_flags(caller, segments)
-    return _aligned(caller, flags, leaves, axis, elementwise=elementwise)
+    else:
+        flags = jnp.asarray(as_flags(caller, segments))
+    return _aligned(caller, segments, flags, leaves, axis, elementwise=elementwise)
 
 
 def descriptor_for(
@@ -138,14 +102,14 @@ def descriptor_for(
             rank = leaves[0].ndim if elementwise else axis + 1
             # Offsets tell nothing of how many elements there are; the flags that belong to them do.
             flags = _along(head_flags(segments), axis)
-            _aligned(caller, flags, leaves, axis, elementwise=elementwise)
+            _aligned(caller, segments, flags, leaves, axis, elementwise=elementwise)
             if array.ndim == 1:
                 return kind, lax.expand_dims(array, [*range(axis), *range(axis + 1, rank)])
             return kind, _along(array, axis)
         array = _along(array, axis)
     else:
-        kind, array = "flags", as_flags(caller, segments)
-    return kind, _aligned(caller, array, leaves, axis, elementwise=elementwise)
+        kind, array = "flags", jnp.asarray(as_flags(caller, segments))
+    return kind, _aligned(caller, segments, array, leaves, axis, elementwise=elementwise)
 
 
 def _along(rows: jax.Array, axis: int) -> jax.Array:
@@ -155,26 +119,27 @@ def _along(rows: jax.Array, axis: int) -> jax.Array:
     return jnp.moveaxis(rows, -1, axis)
 
 
-def as_flags(caller: str, segments: Any) -> jax.Array:
-    """Head flags that were given as an array."""
-    if hasattr(segments, "dtype") or isinstance(segments, (list, tuple)):
-        flags = as_array(caller, "segments", segments)
-    else:
+def as_flags(caller: str, segments: Any) -> np.ndarray | jax.Array:
+    """Head flags that were given as an array; what is known stays with NumPy."""
+    if not (hasattr(segments, "dtype") or isinstance(segments, (list, tuple))):
         raise TypeError(
             f"{caller}: segments must be jscan.Segments or an array of head flags; "
             f"got {type(segments).__name__}"
         )
+    flags = as_marks(caller, "segments", segments)
     if flags.ndim == 0:
         raise ValueError(f"{caller}: segments must have at least one dimension; got a scalar")
-    if not (flags.dtype == jnp.bool_ or jnp.issubdtype(flags.dtype, jnp.integer)):
-        raise TypeError(
-            f"{caller}: segments must be flags of a bool or integer dtype; got {flags.dtype}"
-        )
     return flags
 
 
 def _aligned(
-    caller: str, flags: jax.Array, leaves: Sequence[jax.Array], axis: int, *, elementwise: bool
+    caller: str,
+    segments: Any,
+    flags: jax.Array,
+    leaves: Sequence[jax.Array],
+    axis: int,
+    *,
+    elementwise: bool,
 ) -> jax.Array:
     shape = leaves[0].shape
     rank = len(shape)
@@ -187,9 +152,13 @@ def _aligned(
             return flags
     elif flags.ndim > axis and all(leaf.shape[: flags.ndim] == flags.shape for leaf in leaves):
         return flags
+    given, expected, where = flags.shape, shape, ""
+    if isinstance(segments, Segments) and axis < flags.ndim - 1:
+        given, expected = ((*s[:axis], *s[axis + 1 :], s[axis]) for s in (given, expected))
+        where = f" with axis={axis} last"
     raise ValueError(
-        f"{caller}: segments has shape {flags.shape}; expected the shape of what is scanned, "
-        f"{shape}, or ({shape[axis]},), the length of axis={axis}"
+        f"{caller}: segments has shape {given}; expected the shape of what is scanned, "
+        f"{expected}{where}, or ({shape[axis]},), the length of axis={axis}"
     )
 
 
@@ -201,7 +170,10 @@ def identity_leaves(
     axis: int,
 ) -> list[Any]:
     """The leaves of ``identity`` in the accumulation dtypes: NumPy scalars where concrete."""
-    values, structure = jax.tree.flatten(identity)
+    try:
+        values, structure = jax.tree.flatten(identity)
+    except (TypeError, ValueError) as error:  # keys of a dict that have no order
+        raise ValueError(f"{caller}: identity must be a pytree; {error}") from error
     if structure != treedef:
         raise ValueError(
             f"{caller}: identity has the structure {structure}; expected that of elems, {treedef}"
@@ -213,13 +185,14 @@ def identity_leaves(
 
 def _as_identity(caller: str, value: Any, leaf: jax.Array, axis: int) -> Any:
     dtype = accumulation_dtype(leaf.dtype)
-    given = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
-    if _kind(given) > _kind(dtype):
+    given = as_numbers(caller, "identity", value)
+    if kind_of(given.dtype) > kind_of(dtype):
         raise TypeError(
-            f"{caller}: identity has dtype {given}, which does not fit elements of {leaf.dtype}"
+            f"{caller}: identity has dtype {given.dtype}, which does not fit elements of "
+            f"{leaf.dtype}"
         )
     element = leaf.shape[:axis] + leaf.shape[axis + 1 :]
-    shape = np.shape(value)
+    shape = given.shape
     if len(shape) > len(element) or any(
         size not in (1, full) for size, full in zip(shape[::-1], element[::-1], strict=False)
     ):
@@ -227,16 +200,16 @@ def _as_identity(caller: str, value: Any, leaf: jax.Array, axis: int) -> Any:
             f"{caller}: identity has shape {shape}, which does not broadcast to {element}, the "
             f"shape of one element along axis={axis}"
         )
-    if isinstance(value, jax.core.Tracer):
-        return jnp.asarray(value).astype(dtype)
-    concrete = np.asarray(value)
-    if jnp.issubdtype(dtype, jnp.integer) and (concrete != concrete.astype(dtype)).any():
+    if isinstance(given, jax.core.Tracer):
+        return given.astype(dtype)
+    concrete = np.asarray(given)
+    try:
+        cast = concrete.astype(dtype)
+        fits = not jnp.issubdtype(dtype, jnp.integer) or (concrete == cast).all()
+    except OverflowError:
+        fits = False
+    if not fits:
         raise ValueError(
             f"{caller}: identity={value!r} is out of range for elements of {leaf.dtype}"
         )
-    return jnp.asarray(concrete, dtype) if shape else concrete.astype(dtype)[()]
-
-
-def _kind(dtype: Any) -> int:
-    kinds = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
-    return next((i for i, kind in enumerate(kinds) if jnp.issubdtype(dtype, kind)), len(kinds))
+    return jnp.asarray(cast) if shape else cast[()]

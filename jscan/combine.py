@@ -19,6 +19,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
+from jscan.conversions import as_numbers
 from jscan.elementwise import (
     evaluate,
     has_custom_rules,
@@ -27,6 +28,7 @@ from jscan.elementwise import (
     spread,
     structure,
 )
+from jscan.operators import Operator
 
 TRACED_LENGTH = 3
 """The scanned axis's length while an operator is examined; operators may not depend on it."""
@@ -198,8 +200,9 @@ def trace(
     values or arrays. Errors that ``fn`` itself raises pass through; others name ``caller``.
 
     Raises:
-      TypeError: ``fn`` returns other dtypes than it is given.
-      ValueError: ``fn`` returns another number of leaves or other shapes than it is given.
+      TypeError: ``fn`` returns other dtypes than it is given, or what is no array; it does not take
+        two arguments; or it calls NumPy on them.
+      ValueError: ``fn`` returns another structure or other shapes than it is given.
     """
     if any(leaf.shape != leaves[0].shape for leaf in leaves):
         return None
@@ -209,9 +212,7 @@ def trace(
     dtypes = [accumulation_dtype(leaf.dtype) for leaf in leaves] * 2
 
     def flat(*operands: jax.Array) -> list[Any]:
-        left = jax.tree.unflatten(treedef, operands[:num_leaves])
-        right = jax.tree.unflatten(treedef, operands[num_leaves:])
-        return jax.tree.leaves(fn(left, right))
+        return apply(caller, fn, operands[:num_leaves], operands[num_leaves:], treedef)
 
     arrays = [jax.ShapeDtypeStruct(tuple(shape), dtype) for dtype in dtypes]
     closed = jax.make_jaxpr(flat)(*arrays)
@@ -250,6 +251,80 @@ def _trace_scalars(fn: Callable[..., Any], dtypes: Sequence[Any]) -> core.Closed
     return core.ClosedJaxpr(jaxpr, closed.consts)
 
 
+def apply(
+    caller: str,
+    fn: Callable[[Any, Any], Any],
+    left: Sequence[Any],
+    right: Sequence[Any],
+    treedef: jax.tree_util.PyTreeDef,
+) -> list[Any]:
+    """The leaves of ``fn`` on two pytrees, which must be arrays in a pytree like these.
+
+    Errors that ``fn`` itself raises pass through.
+    """
+    operands = jax.tree.unflatten(treedef, left), jax.tree.unflatten(treedef, right)
+    try:
+        result = fn(*operands)
+    except jax.errors.TracerArrayConversionError as error:
+        name = getattr(fn, "__name__", type(fn).__name__)
+        if isinstance(fn, np.ufunc):
+            message = f"fn is numpy.{name}, which takes no traced arrays; use jax.numpy.{name}"
+        else:
+            message = f"fn, {name}, calls NumPy on its arguments, which are traced; use jax.numpy"
+        raise TypeError(f"{caller}: {message}") from error
+    except (TypeError, ValueError) as error:
+        if isinstance(fn, Operator):
+            kind = ValueError if isinstance(error, ValueError) else TypeError
+            raise kind(f"{caller}: elems does not suit fn; {error}") from error
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+            # It has not even begun.
+            raise TypeError(f"{caller}: fn must take two pytrees like elems; {error}") from error
+        raise
+    values, structure = jax.tree.flatten(result)
+    if not _corresponds(structure, treedef):
+        raise ValueError(
+            f"{caller}: fn must return a pytree like elems, {treedef}; it returned {structure}"
+        )
+    for i, value in enumerate(values):
+        if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
+            raise ValueError(
+                f"{caller}: fn must return arrays of the shapes it is given; leaf {i} is the "
+                f"number {value!r}"
+            )
+        if not isinstance(value, jax.Array):
+            as_numbers(caller, f"what fn returns, leaf {i},", value)
+    return values
+
+
+def _corresponds(one: jax.tree_util.PyTreeDef, other: jax.tree_util.PyTreeDef) -> bool:
+    """Whether two pytrees have the same structure; lists and tuples of any kind are alike."""
+    if one == other:
+        return True
+    nodes = one.node_data(), other.node_data()
+    if not all(node is not None and issubclass(node[0], (list, tuple)) for node in nodes):
+        return False
+    children = one.children(), other.children()
+    return len(children[0]) == len(children[1]) and all(map(_corresponds, *children))
+
+
+def checked(
+    caller: str,
+    fn: Callable[[Any, Any], Any],
+    leaves: Sequence[Leaf],
+    treedef: jax.tree_util.PyTreeDef,
+) -> Callable[[Any, Any], Any]:
+    """``fn`` on whole arrays, whose results are looked at whenever it is called."""
+    dtypes = [leaf.dtype for leaf in leaves]
+
+    def call(left: Any, right: Any) -> Any:
+        operands = jax.tree.leaves(left)
+        results = apply(caller, fn, operands, jax.tree.leaves(right), treedef)
+        check_results(caller, [jax.typeof(x) for x in results], operands, dtypes)
+        return jax.tree.unflatten(treedef, results)
+
+    return call
+
+
 def check_results(
     caller: str, results: Sequence[Leaf], operands: Sequence[Leaf], dtypes: Sequence[Any]
 ) -> None:
@@ -258,10 +333,6 @@ def check_results(
     ``dtypes`` are those of the scanned leaves; a result may have one in place of the accumulation
     dtype.
     """
-    if len(results) != len(operands):
-        raise ValueError(
-            f"{caller}: fn must return {len(operands)} leaves, as elems has; got {len(results)}"
-        )
     for i, (result, operand, dtype) in enumerate(zip(results, operands, dtypes, strict=True)):
         if result.shape != operand.shape:
             raise ValueError(

@@ -10,32 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+
+from jscan.conversions import as_integers
 
 LIMIT = 2**31 - 1
 """Where an axis ends that segments divide: its length, and one more, are counted in int32."""
 
 
-def discrete(caller: str, name: str, value: Any, *, allow_bool: bool) -> Any:
-    """``value`` as an array of a discrete dtype: of NumPy where it is known, and no array of JAX.
-
-    Python integers that fit no dtype are an array of objects.
-    """
-    array = value if isinstance(value, jax.Array) else _as_array(caller, name, value)
-    dtypes = "a bool or integer dtype" if allow_bool else "an integer dtype"
-    if not (
-        array.dtype == object
-        or jnp.issubdtype(array.dtype, jnp.integer)
-        or (allow_bool and array.dtype == jnp.bool_)
-    ):
-        raise TypeError(f"{caller}: {name} must have {dtypes}; got {array.dtype}")
-    return array
-
-
 def with_an_axis(caller: str, name: str, value: Any) -> Any:
     """Flags or ids."""
-    array = discrete(caller, name, value, allow_bool=True)
+    array = as_integers(caller, name, value, allow_bool=True)
     if array.ndim == 0:
         raise ValueError(f"{caller}: {name} must have at least one dimension; got a scalar")
     return array
@@ -43,31 +28,9 @@ def with_an_axis(caller: str, name: str, value: Any) -> Any:
 
 def one_dimensional(caller: str, name: str, value: Any) -> Any:
     """Lengths or offsets."""
-    array = discrete(caller, name, value, allow_bool=False)
+    array = as_integers(caller, name, value, allow_bool=False)
     if array.ndim != 1:
         raise ValueError(f"{caller}: {name} must be one-dimensional; got shape {array.shape}")
-    return array
-
-
-def _as_array(caller: str, name: str, value: Any) -> Any:
-    try:
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
-            return jnp.asarray(value)
-        array = np.asarray(value)
-        if isinstance(value, (list, tuple)) and array.size == 0:
-            return array.astype(np.int32)
-        if array.dtype != object and not (
-            isinstance(value, (list, tuple)) and array.dtype == float
-        ):
-            return array
-        # NumPy makes objects, or floats, of Python integers that have no dtype in common.
-        wide = np.asarray(value, dtype=object)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{caller}: {name} must be an array; {error}") from None
-    if all(isinstance(number, (int, np.integer)) for number in wide.flat):
-        return wide
-    if array.dtype == object:
-        raise TypeError(f"{caller}: {name} must be an array of integers; got one of objects")
     return array
 
 

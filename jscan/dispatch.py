@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from jscan import checks, fallback, meshes, neutral, primitive, reduce_primitive
-from jscan.combine import Combine, accumulation_dtype, trace
+from jscan.combine import Combine, accumulation_dtype, checked, trace
 from jscan.operators import Operator
 
 
@@ -40,8 +40,9 @@ def scan(
     if combine is None:
         _check_plain(caller, method)
         ends = identity if exclusive else None
+        called = checked(caller, fn, leaves, treedef)
         return fallback.scan_general(
-            fn, leaves, treedef, flags, axis=axis, reverse=reverse, identity=ends
+            called, leaves, treedef, flags, axis=axis, reverse=reverse, identity=ends
         )
     static = combine.identity is not None
 
@@ -158,7 +159,8 @@ def _reduce_whole(
         ]
     if combine is None:
         _check_plain(caller, method)
-        results = fallback.reduce_general(fn, leaves, treedef, axis=axis)
+        called = checked(caller, fn, leaves, treedef)
+        results = fallback.reduce_general(called, leaves, treedef, axis=axis)
         return [lax.squeeze(x, (axis,)) for x in results]
 
     def run(leaves: Sequence[jax.Array]) -> list[jax.Array]:
@@ -187,11 +189,20 @@ def _combine(
     """The identity, filled in for an operator of this package, and the operator as data."""
     if isinstance(fn, Operator) and identity is None:
         for leaf in leaves:
-            fn.identity(leaf.dtype)  # raises, and names the dtype as it was given
-        identity = fn.identities([accumulation_dtype(leaf.dtype) for leaf in leaves])
+            if not fn.takes(leaf.dtype):
+                raise TypeError(
+                    f"{caller}: fn is operators.{fn.name}, which does not take elems of dtype "
+                    f"{leaf.dtype}"
+                )
+        dtypes = tuple(leaf.dtype for leaf in leaves)
+        identity = fn.identities([accumulation_dtype(dtype) for dtype in dtypes])
         if not _alike(leaves):
             return identity, None
-        return identity, _trace_once(fn, treedef, tuple(x.dtype for x in leaves))
+        try:
+            return identity, _trace_once(fn, treedef, dtypes)
+        except (TypeError, ValueError):
+            # Traced anew, by the function that was called.
+            return identity, trace(fn, leaves, treedef, axis, None, caller=caller)
     # A traced identity, or one with a shape, is no part of a static operator. Nor is one that may
     # be none: what kernels combine with it would be wrong, and only in kernels.
     known = tuple(identity) if identity is not None and _is_static(identity) else None

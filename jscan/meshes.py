@@ -102,7 +102,11 @@ def automatic(
 
 def explicit_mesh(tree: Any) -> AbstractMesh | None:
     """The mesh of Explicit axes in which any array lies; None where there is none."""
-    for x in jax.tree.leaves(tree):
+    try:
+        leaves = jax.tree.leaves(tree)
+    except (TypeError, ValueError):  # a dict without order, of which the function itself will tell
+        return None
+    for x in leaves:
         if isinstance(x, jax.Array):
             mesh: AbstractMesh = jax.typeof(x).sharding.mesh
             if AxisType.Explicit in mesh.axis_types:

@@ -32,7 +32,7 @@ from typing import Any
 
 import jax
 
-from jscan import checks, wires
+from jscan import checks, conversions, wires
 
 __all__ = [
     "brent_kung",
@@ -365,16 +365,17 @@ def _network(caller: str, network: Any, slack: int) -> wires.Network:
     slack = _count(caller, "slack", slack)
     if network is ladner_fischer:
         return wires.ladner_fischer(slack)
-    if not callable(network) or network not in _NETWORKS:
+    known = next((wires for function, wires in _NETWORKS.items() if function is network), None)
+    if known is None:
         names = ", ".join(function.__name__ for function in (*_NETWORKS, ladner_fischer))
         raise ValueError(f"{caller}: network must be one of {names}; got {network!r}")
     if slack:
         raise ValueError(f"{caller}: slack={slack} is for ladner_fischer, not {network.__name__}")
-    return _NETWORKS[network]
+    return known
 
 
 def _count(caller: str, name: str, value: Any) -> int:
-    count = checks.check_count(caller, name, value)
+    count = conversions.as_count(caller, name, value)
     if count is None:
         raise TypeError(f"{caller}: {name} must be an integer; got None")
     return count

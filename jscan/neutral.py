@@ -20,7 +20,7 @@ from jax.extend import core
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan import fallback, meshes, operators
-from jscan.combine import Combine, accumulation_dtype
+from jscan.combine import Combine, accumulation_dtype, checked
 
 SAMPLE = 2**16
 """How many elements an identity is tried on."""
@@ -88,7 +88,8 @@ def check(
             jnp.broadcast_to(fallback.spread_element(jnp.asarray(i, x.dtype), x, axis), x.shape)
             for i, x in zip(identity, wide, strict=True)
         ]
-        results = fallback.flattened(fn, leaves, treedef)(before, wide)
+        called = checked(caller, fn, leaves, treedef)
+        results = fallback.flattened(called, leaves, treedef)(before, wide)
     if any(isinstance(result, jax.core.Tracer) for result in results):
         return  # the operator closes over what is traced
     for i, (result, x) in enumerate(zip(results, wide, strict=True)):

@@ -85,10 +85,18 @@ class Affine(Operator):
                 f"jscan.operators.{self.name} combines pairs (a, b) of slope and offset"
             )
         (a1, b1), (a2, b2) = a, b
-        return (
-            jax.tree.map(lax.mul, a2, a1),
-            jax.tree.map(lambda slope, x, offset: lax.add(lax.mul(slope, x), offset), a2, b1, b2),
-        )
+        try:
+            return (
+                jax.tree.map(lax.mul, a2, a1),
+                jax.tree.map(lambda slope, x, y: lax.add(lax.mul(slope, x), y), a2, b1, b2),
+            )
+        except (TypeError, ValueError) as error:
+            dtypes = {jnp.result_type(x) for x in jax.tree.leaves((a, b))}
+            kind = TypeError if len(dtypes) > 1 else ValueError
+            raise kind(
+                f"jscan.operators.{self.name}: a and b must be alike in structure, shape and "
+                f"dtype; {error}"
+            ) from error
 
     def identity(self, dtype: Any) -> tuple[Any, Any]:
         """The pair (1, 0) in ``dtype``.

@@ -12,6 +12,7 @@ from jax import lax
 
 from jscan import checks, dispatch, meshes, operators, primitive
 from jscan.combine import accumulation_dtype
+from jscan.conversions import as_array
 
 __all__ = ["linear_recurrence"]
 
@@ -76,14 +77,14 @@ def linear_recurrence(
     """
     caller = "jscan.linear_recurrence"
     checks.check_method(caller, method)
-    slope = checks.as_array(caller, "a", a)
-    offset = checks.as_array(caller, "b", b)
+    slope = as_array(caller, "a", a)
+    offset = as_array(caller, "b", b)
     reverse = checks.check_flag(caller, "reverse", reverse)
     axis = checks.check_axis(caller, "b", axis, offset.shape)
     shape = _shape_of(caller, slope, offset)
     given = [slope, offset]
     if h0 is not None:
-        given.append(checks.as_array(caller, "h0", h0))
+        given.append(as_array(caller, "h0", h0))
     for name, x in zip(("a", "b", "h0"), given, strict=False):
         if x.dtype == jnp.bool_ or not operators.affine.takes(x.dtype):
             raise TypeError(f"{caller}: {name} has dtype {x.dtype}, which is not numeric")

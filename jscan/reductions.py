@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jscan import by_ids, checks, dispatch, operators
+from jscan import by_ids, checks, conversions, dispatch, operators
 from jscan.segments import Segments
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -294,7 +294,7 @@ def reduce(
 
 def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
     """How many segments to return; None without segments."""
-    count = checks.check_count(caller, "num_segments", num_segments)
+    count = conversions.as_count(caller, "num_segments", num_segments)
     if segments is None:
         if count is not None:
             raise ValueError(f"{caller}: num_segments={count} needs segments")
@@ -302,8 +302,7 @@ def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
     if count is not None:
         return count
     if not isinstance(segments, Segments):
-        flags = checks.as_flags(caller, segments)
-        segments = Segments.from_flags(flags if isinstance(segments, jax.Array) else segments)
+        segments = Segments.from_flags(checks.as_flags(caller, segments))
     known = segments.num_segments
     if known is None:
         raise ValueError(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jscan import checks, dispatch, operators
+from jscan.conversions import as_array
 
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
@@ -56,8 +57,9 @@ def associative_scan(
 
     Raises:
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
-        not bool or integer; a leaf is no array.
-      ValueError: ``axis``, a length, a shape, ``identity`` or ``method`` does not fit.
+        not bool or integer; a leaf is no array of numbers.
+      ValueError: ``axis``, a length, a shape, ``identity`` or ``method`` does not fit, or ``fn``
+        returns another structure (a list may stand for a tuple) or shape.
 
     On a CUDA GPU a scan is one kernel and a fill of its state: each leaf and flag is read once and
     each result that is used is written once. Plain JAX reads and writes about four times as much.
@@ -342,7 +344,7 @@ def _cumulative(
     method: str,
 ) -> jax.Array:
     checks.check_method(caller, method)
-    array = checks.as_array(caller, "x", x)
+    array = as_array(caller, "x", x)
     axis = checks.check_axis(caller, "x", axis, array.shape)
     if array.dtype == jnp.bool_ or not operator.takes(array.dtype):
         raise TypeError(f"{caller}: x has dtype {array.dtype}, which {operator.name} does not take")

@@ -16,6 +16,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from jscan import descriptors, fallback, meshes, primitive
 from jscan.combine import trace
+from jscan.conversions import as_count
 from jscan.descriptors import is_known
 from jscan.fallback import as_bool
 from jscan.locate_primitive import locate
@@ -118,7 +119,7 @@ class Segments:
         """
         caller = "jscan.Segments.from_lengths"
         array = descriptors.one_dimensional(caller, "lengths", lengths)
-        total = _checked_total(caller, total)
+        total = as_count(caller, "total", total)
         if is_known(array):
             bounds = descriptors.bounds_of_lengths(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
@@ -146,7 +147,7 @@ class Segments:
         """
         caller = "jscan.Segments.from_offsets"
         array = descriptors.one_dimensional(caller, "offsets", offsets)
-        total = _checked_total(caller, total)
+        total = as_count(caller, "total", total)
         if array.shape[0] == 0:
             raise ValueError(f"{caller}: offsets must have num_segments + 1 entries; got none")
         if is_known(array):
@@ -201,12 +202,13 @@ class Segments:
         return self._offsets("jscan.Segments.offsets", num_segments)
 
     def _offsets(self, caller: str, num_segments: int | None) -> jax.Array:
-        count = self.num_segments if num_segments is None else num_segments
+        given = as_count(caller, "num_segments", num_segments)
+        count = self.num_segments if given is None else given
         if count is None:
             raise ValueError(
                 f"{caller}: num_segments is required where segments are traced flags or ids"
             )
-        size = _number(caller, "num_segments", count) + 1
+        size = count + 1
         array = jnp.asarray(self._array)
         if self._counted:
             return rank(array, axis=array.ndim - 1, source=self._source, emit="places", size=size)
@@ -403,22 +405,7 @@ def _typed(array: Any) -> str:
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"
 
 
-def _checked_total(caller: str, total: Any) -> int | None:
-    return None if total is None else _number(caller, "total", total)
-
-
 def _required_total(caller: str, name: str, total: int | None) -> int:
     if total is None:
         raise ValueError(f"{caller}: total is required where {name} is traced")
     return total
-
-
-def _number(caller: str, name: str, value: Any) -> int:
-    traced = isinstance(value, jax.core.Tracer)
-    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__") or traced:
-        raise TypeError(f"{caller}: {name} must be an integer known at trace time; got {value!r}")
-    number = int(value)
-    if not 0 <= number < descriptors.LIMIT:
-        what = "not be negative" if number < 0 else "be less than 2**31 - 1"
-        raise ValueError(f"{caller}: {name} must {what}; got {number}")
-    return number

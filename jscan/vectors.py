@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from jscan import checks, dispatch, fallback, meshes, operators, primitive
+from jscan.conversions import as_count, as_marks, as_scalar, flatten
 from jscan.fallback import as_bool
 from jscan.rank_primitive import check_places, rank
 from jscan.segments import Segments
@@ -52,7 +53,7 @@ def enumerate(
       [0 1 1 1 2 2 3]
     """
     caller = "jscan.enumerate"
-    array = _as_mask(caller, mask)
+    array = jnp.asarray(as_marks(caller, "mask", mask))
     axis = checks.check_axis(caller, "mask", axis, array.shape)
     check_places(caller, "mask", array, axis)
     reverse = checks.check_flag(caller, "reverse", reverse)
@@ -126,8 +127,8 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
       mask: an array of a bool or integer dtype; what is not zero is true.
       size: how many elements to return, static. It may be left out where ``mask`` is concrete;
         then it is the number of true elements. Further ones are dropped.
-      fill_value: what comes behind the last true element, a scalar; it is cast to each leaf's
-        dtype.
+      fill_value: what comes behind the last true element, a scalar that the dtype of every leaf
+        can hold; floats are rounded.
 
     Returns:
       A pytree like ``x`` with the dimensions of ``mask`` replaced by one of ``size`` elements.
@@ -135,7 +136,8 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
     Raises:
       TypeError: ``mask`` is not bool or integer; ``size`` is no integer; a leaf is no array.
       ValueError: a leaf does not have the dimensions of ``mask`` in front; ``size`` is negative,
-        or missing where ``mask`` is traced; ``mask`` has 2^31 elements or more.
+        or missing where ``mask`` is traced; ``fill_value`` does not fit a dtype; ``mask`` has 2^31
+        elements or more.
 
     One scan, which writes where the true elements are, and one gather.
 
@@ -151,27 +153,27 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
       [ 6  8 -1]
     """
     caller = "jscan.pack"
-    array = _as_mask(caller, mask)
-    values, treedef = jax.tree.flatten(x)
-    leaves = checks.as_arrays(caller, "x", values)
+    known = as_marks(caller, "mask", mask)
+    array = jnp.asarray(known)
+    leaves, treedef = flatten(caller, "x", x)
     for leaf in leaves:
         if array.ndim == 0 or leaf.shape[: array.ndim] != array.shape:
             raise ValueError(
                 f"{caller}: mask has shape {array.shape}; expected the leading dimensions of x, "
                 f"whose shape is {leaf.shape}"
             )
-    size = checks.check_count(caller, "size", size)
+    size = as_count(caller, "size", size)
     if size is None:
-        if isinstance(mask, jax.core.Tracer):
+        if isinstance(known, jax.core.Tracer):
             raise ValueError(f"{caller}: size is required where mask is traced")
-        size = int(np.count_nonzero(np.asarray(mask)))
+        size = int(np.count_nonzero(np.asarray(known)))
+    fills = [as_scalar(caller, "fill_value", fill_value, leaf.dtype) for leaf in leaves]
     flat = array.reshape(-1)
     n = flat.shape[0]
     places = rank(flat, axis=0, emit="places", size=size)
     results = []
-    for leaf in leaves:
+    for leaf, fill in zip(leaves, fills, strict=True):
         rows = leaf.reshape(n, *leaf.shape[array.ndim :])
-        fill = _fill(caller, fill_value, leaf.dtype)
         if n == 0:
             results.append(jnp.full((size, *rows.shape[1:]), fill))
             continue
@@ -257,7 +259,9 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
     check_places(caller, "x", leaves[0], axis)
     mask = as_bool(_aligned_mask(caller, mask, leaves, axis))
     if segments is None:
-        raise TypeError(f"{caller}: segments must be jscan.Segments or an array of head flags")
+        raise TypeError(
+            f"{caller}: segments must be jscan.Segments or an array of head flags; got None"
+        )
     flags = checks.flags_for(caller, segments, leaves, axis, elementwise=True)
     assert flags is not None
     n = leaves[0].shape[axis]
@@ -297,23 +301,8 @@ def _first(a: Any, b: Any) -> Any:
     return a
 
 
-def _as_mask(caller: str, mask: Any) -> jax.Array:
-    array = checks.as_array(caller, "mask", mask)
-    if not (array.dtype == jnp.bool_ or jnp.issubdtype(array.dtype, jnp.integer)):
-        raise TypeError(f"{caller}: mask must have a bool or integer dtype; got {array.dtype}")
-    return array
-
-
-def _fill(caller: str, value: Any, dtype: Any) -> jax.Array:
-    """``fill_value`` as a scalar of ``dtype``."""
-    array = checks.as_array(caller, "fill_value", value)
-    if array.ndim:
-        raise ValueError(f"{caller}: fill_value must be a scalar; got shape {array.shape}")
-    return array.astype(dtype)
-
-
 def _aligned_mask(caller: str, mask: Any, leaves: list[jax.Array], axis: int) -> jax.Array:
-    array = _as_mask(caller, mask)
+    array = jnp.asarray(as_marks(caller, "mask", mask))
     n = leaves[0].shape[axis]
     if array.shape != (n,) and any(leaf.shape != array.shape for leaf in leaves):
         raise ValueError(

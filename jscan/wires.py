@@ -87,9 +87,7 @@ def _run_level(
     sources, targets = _as_combs([(s, t) for s, t in level if s != t])
     idle = sum(s == t for s, t in level)
     left, right = ([_take(x, combs, idle, axis) for x in leaves] for combs in (sources, targets))
-    results = jax.tree.leaves(
-        fn(jax.tree.unflatten(treedef, left), jax.tree.unflatten(treedef, right))
-    )
+    results = combine.apply(caller, fn, left, right, treedef)
     avals = [jax.typeof(result) for result in results]
     combine.check_results(caller, avals, left, [x.dtype for x in left])
     return [_put(x, y, targets, idle, axis) for x, y in zip(leaves, results, strict=True)]

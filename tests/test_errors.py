@@ -161,8 +161,8 @@ WRONG_CALLS = {
         r"method.*auto.*xla.*block.*lookback.*fast",
         lambda: jscan.cumsum(X, method="fast"),
     ),
-    "method is None": (ValueError, r"method", lambda: jscan.cumsum(X, method=None)),
-    "method is no string": (ValueError, r"method", lambda: jscan.cumsum(X, method=["xla"])),
+    "method is None": (TypeError, r"method", lambda: jscan.cumsum(X, method=None)),
+    "method is no string": (TypeError, r"method", lambda: jscan.cumsum(X, method=["xla"])),
     "method for an operator that is not elementwise": (
         ValueError,
         r"method='lookback'",

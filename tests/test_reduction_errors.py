@@ -63,7 +63,7 @@ def describe(value):
             r"method='lookback' has no buckets.*bucket_size=2",
         ),
         (ValueError, {"method": "fast"}, r"method.*lookback.*fast"),
-        (ValueError, {"method": None}, r"method"),
+        (TypeError, {"method": None}, r"method"),
         (ValueError, {"method": "lookback"}, r"method='lookback'.*indices_are_sorted"),
         (ValueError, {"method": "block"}, r"method='block'.*indices_are_sorted"),
     ],

@@ -126,7 +126,7 @@ def test_the_longest_axis_is_described():
 
 @pytest.mark.parametrize("total", [2**31 - 1, HIGH + 2])
 def test_a_total_that_int32_cannot_count(total):
-    with pytest.raises(ValueError, match=r"from_lengths: total must be less than 2\*\*31 - 1"):
+    with pytest.raises(ValueError, match=r"from_lengths: total must be in \[0, 2\*\*31 - 1\)"):
         jax.jit(lambda v: Segments.from_lengths(v, total).ids)(np.array([1, 2], np.int32))
 
 
@@ -163,7 +163,7 @@ def test_lists_of_traced_ids():
 
 def test_lists_that_are_no_ids_are_named():
     for ids in ([0, "a", 1], [0, None, 1], [[0], [1, 2]]):
-        with pytest.raises(TypeError, match=r"jscan\.segment_sum: segment_ids must"):
+        with pytest.raises((TypeError, ValueError), match=r"jscan\.segment_sum: segment_ids must"):
             jscan.segment_sum(np.ones(3, np.float32), ids, 3)
         with pytest.raises(TypeError, match=r"jscan\.Segments\.from_ids: ids must"):
             Segments.from_ids(ids)
