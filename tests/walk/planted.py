@@ -19,10 +19,16 @@ VALUES = (np.nan, np.inf, -np.inf)
 
 def segmented(row: Row) -> bool:
     """What has segments and could hold a NaN."""
-    return row.numbers is not None and bool(row.inexact)
+    inexact = any(jnp.issubdtype(x.dtype, jnp.inexact) for x in row.operands())
+    return row.numbers is not None and inexact
 
 
-def twice_segmented(row: Row) -> bool:
+def differentiable_and_segmented(row: Row) -> bool:
+    """What has derivatives too."""
+    return segmented(row) and bool(row.inexact)
+
+
+def twice_and_segmented(row: Row) -> bool:
     """What has second derivatives too."""
     return segmented(row) and twice(row)
 
@@ -148,7 +154,7 @@ def in_hessians(row: Row) -> None:
 
 PLANTED = (
     Transformation("planted in values", in_values, segmented),
-    Transformation("planted in gradients", in_gradients, segmented),
-    Transformation("planted in tangents", in_tangents, segmented),
-    Transformation("planted in hessians", in_hessians, twice_segmented),
+    Transformation("planted in gradients", in_gradients, differentiable_and_segmented),
+    Transformation("planted in tangents", in_tangents, differentiable_and_segmented),
+    Transformation("planted in hessians", in_hessians, twice_and_segmented),
 )

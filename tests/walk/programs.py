@@ -58,6 +58,8 @@ class Program:
             assert [y.dtype for y in results] == [y.dtype for y in row.shapes]
         if not self.batched and not self.differentiates:
             assert_results(results, row.shapes)
+        for y, label in zip(results, made, strict=True):
+            layout.assert_kept(y, label)
 
     def _mapped(self, row: Row, function: Function) -> Function:
         program = self.build(row, function)

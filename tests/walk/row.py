@@ -34,7 +34,7 @@ class Row:
     results: tuple[str, ...]
     # The value: a loop over NumPy arrays, of operands as wide as their kind allows.
     expected: Callable[..., Any]
-    # The same to be differentiated: a loop of jax.lax or jax.numpy. None without inexact operands.
+    # The same to be differentiated: a loop of jax.lax or jax.numpy. None where nothing can be.
     sequential: Callable[..., Any] | None = None
     # Sets of operands in which the function is linear when the others are given.
     linear: tuple[tuple[int, ...], ...] = ()
