@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, fallback, primitive, reduce_primitive
+from jscan import checks, fallback, neutral, primitive, reduce_primitive
 from jscan.combine import Combine, accumulation_dtype, trace
 from jscan.operators import Operator
 
@@ -166,9 +167,16 @@ def _combine(
         if not _alike(leaves):
             return identity, None
         return identity, _trace_once(fn, treedef, tuple(x.dtype for x in leaves))
-    # A traced identity, or one with a shape, is no part of a static operator.
+    # A traced identity, or one with a shape, is no part of a static operator. Nor is one that may
+    # be none: what kernels combine with it would be wrong, and only in kernels.
     known = tuple(identity) if identity is not None and _is_static(identity) else None
-    return identity, trace(fn, leaves, treedef, axis, known, caller=caller)
+    combine = trace(fn, leaves, treedef, axis, known, caller=caller)
+    proved = combine is not None and neutral.is_proved(combine)
+    if identity is not None and not proved:
+        neutral.check(caller, fn, leaves, treedef, axis, identity)
+    if combine is not None and not proved:
+        combine = dataclasses.replace(combine, identity=None)
+    return identity, combine
 
 
 def combine_once(operator: Operator, dtypes: tuple[Any, ...]) -> Combine:

@@ -80,3 +80,13 @@ def full_shape(operands: Sequence[Any]) -> tuple[int, ...]:
         next((size for size in sizes if size != 1), 1)
         for sizes in zip(*(x.shape for x in operands), strict=True)
     )
+
+
+def vary_alike(operands: Sequence[jax.Array]) -> list[jax.Array]:
+    """Make every operand vary over the shard_map axes that any of them varies over."""
+    varying = [jax.typeof(x).mat.varying for x in operands]
+    every = frozenset().union(*varying)
+    return [
+        lax.pcast(x, tuple(sorted(every - axes)), to="varying") if every - axes else x
+        for x, axes in zip(operands, varying, strict=True)
+    ]

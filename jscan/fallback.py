@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -131,16 +132,26 @@ def scan_from(
         whole: list[jax.Array] = lax.associative_scan(fn, leaves, reverse=reverse, axis=axis)
         return whole
 
-    # Schwartz's transform: (fx, x) + (fy, y) = (fx or fy, y if fy else x + y).
+    # Schwartz's transform: (fx, x) + (fy, y) = (fx or fy, y if fy else x + y). Where fy the
+    # operator is applied across a head and its result thrown away. Its derivative there may be
+    # infinite or NaN, which zero times does not throw away: so no tangent goes in or comes out.
     def flag_value(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         (fx, *xs), (fy, *ys) = left, right
+        apart = [[_unmoved(fy, v) for v in side] for side in (xs, ys)]
         return [
             lax.bitwise_or(fx, fy),
-            *(choose(fy, y, r) for y, r in zip(ys, fn(xs, ys), strict=True)),
+            *(choose(fy, y, r) for y, r in zip(ys, fn(*apart), strict=True)),
         ]
 
     _, *values = lax.associative_scan(flag_value, [starts, *leaves], reverse=reverse, axis=axis)
     return values
+
+
+def _unmoved(where: jax.Array, x: jax.Array) -> jax.Array:
+    """``x``, whose tangent is zero at ``where``."""
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
+        return x
+    return choose(where, lax.stop_gradient(x), x)
 
 
 REDUCTIONS: dict[str | None, tuple[operators.Operator, Callable[..., Any]]] = {
@@ -223,20 +234,46 @@ def last_of_segments(
 ) -> list[jax.Array]:
     """The last element of each segment of a scan, at its number along ``axis``, or the identity.
 
-    ``numbers`` covers the leading dimensions of every leaf, with their sizes or 1.
+    ``numbers`` covers the leading dimensions of every leaf, with their sizes or 1. Places are
+    scattered and elements gathered, since a gather is linear and a scatter to equal places is not.
     """
-    last = segment_starts(changes(numbers, axis=axis), axis=axis, reverse=True)
-    numbers = jnp.where(last, places_of(numbers, num_segments), np.int32(num_segments))
+    if numbers.shape[axis] == 0 or num_segments == 0:
+        places = jnp.full((*numbers.shape[:axis], num_segments, *numbers.shape[axis + 1 :]), -1)
+    else:
+        places = _last_places(numbers, axis=axis, num_segments=num_segments)
     results = []
     for x, value in zip(scanned, identity, strict=True):
-        places = jnp.broadcast_to(numbers, x.shape[: numbers.ndim])
-        places, moved = jnp.moveaxis(places, axis, 0), jnp.moveaxis(x, axis, 0)
-        element = jnp.broadcast_to(jnp.asarray(value, x.dtype), moved.shape[1:])
-        into = jnp.broadcast_to(element, (num_segments, *element.shape))
-        coordinates = jnp.meshgrid(*(jnp.arange(s) for s in places.shape), indexing="ij")
-        at = into.at[(places, *coordinates[1:])]
-        results.append(jnp.moveaxis(at.set(moved, mode="drop"), 0, axis))
+        shape = (*x.shape[:axis], num_segments, *x.shape[axis + 1 :])
+        element = jnp.broadcast_to(
+            jnp.asarray(value, x.dtype), (*x.shape[:axis], *shape[axis + 1 :])
+        )
+        nothing = jnp.broadcast_to(lax.expand_dims(element, (axis,)), shape)
+        if x.shape[axis] == 0 or num_segments == 0:
+            results.append(nothing)
+            continue
+        index = lax.expand_dims(places, range(places.ndim, x.ndim))
+        there = jnp.broadcast_to(index >= 0, shape)
+        taken = jnp.take_along_axis(x, jnp.maximum(index, 0), axis, mode="clip")
+        results.append(jnp.where(there, taken, nothing))
     return results
+
+
+def _last_places(numbers: jax.Array, *, axis: int, num_segments: int) -> jax.Array:
+    """Where each segment's last element is along ``axis``, or -1 where it has none."""
+    n = numbers.shape[axis]
+    last = segment_starts(changes(numbers, axis=axis), axis=axis, reverse=True)
+    segment = jnp.where(last, places_of(numbers, num_segments), np.int32(num_segments))
+    wide = n >= 2**31
+    with jax.enable_x64(True) if wide else contextlib.nullcontext():
+        dtype = jnp.int64 if wide else jnp.int32
+
+        def one(segment: jax.Array) -> jax.Array:
+            into = jnp.full((num_segments,), -1, dtype)
+            return into.at[segment].max(lax.iota(dtype, n), mode="drop")
+
+        by_row = jax.vmap(one)(jnp.moveaxis(segment, axis, -1).reshape(-1, n))
+        rest = (*numbers.shape[:axis], *numbers.shape[axis + 1 :])
+        return jnp.moveaxis(by_row.reshape(*rest, num_segments), -1, axis)
 
 
 def changes(numbers: jax.Array, *, axis: int) -> jax.Array:

@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan import chunks, extent, fallback, versions
+from jscan import chunks, extent, fallback, transposition, versions
 from jscan.combine import Combine
 
 scan_p: Any = core.Primitive("jscan_scan")
@@ -60,7 +60,7 @@ def scan(
         raise ValueError("an exclusive scan needs an operator with an identity")
     operands = [*leaves] if flags is None else [*leaves, flags]
     results: list[jax.Array] = scan_p.bind(
-        *vary_alike(operands),
+        *extent.vary_alike(operands),
         combine=combine,
         axis=axis,
         reverse=reverse,
@@ -72,16 +72,6 @@ def scan(
         compact=False,
     )
     return results
-
-
-def vary_alike(operands: Sequence[jax.Array]) -> list[jax.Array]:
-    """Make every operand vary over the shard_map axes that any of them varies over."""
-    varying = [jax.typeof(x).mat.varying for x in operands]
-    every = frozenset().union(*varying)
-    return [
-        lax.pcast(x, tuple(sorted(every - axes)), to="varying") if every - axes else x
-        for x, axes in zip(operands, varying, strict=True)
-    ]
 
 
 def _split(operands: Sequence[Any], segmented: bool) -> tuple[list[Any], Any]:
@@ -358,10 +348,29 @@ def scan_jvp(
     return derivatives.scan_jvp(primals, tangents, **params)
 
 
-def scan_transpose(
+def scan_transpose(cotangents: Sequence[Any], *operands: Any, **params: Any) -> list[Any]:
+    """A sum's transpose is the sum from the other end; others are transposed as their tangents."""
+    combine: Combine = params["combine"]
+    moving = transposition.undefined(operands)
+    wanted = tuple(i for i, is_used in enumerate(params["used"]) if is_used)
+    transposition.check_linear("scan", combine, moving, wanted, identity=params["exclusive"])
+    if combine.is_sum:
+        return _transposed_sum(cotangents, *operands, **params)
+
+    def tangents(*moved: jax.Array) -> list[Any]:
+        primals, slopes = transposition.at_zero(operands, moving, moved)
+        if jnp.issubdtype(moved[0].dtype, jnp.integer):
+            return scan_in_plain_jax(*slopes, **params)
+        tangents = [x if i in moving else transposition.zero_of(x) for i, x in enumerate(slopes)]
+        return [ad.instantiate_zeros(t) for t in scan_jvp(primals, tangents, **params)[1]]
+
+    return transposition.transposed(tangents, cotangents, operands, combine.dtypes)
+
+
+def _transposed_sum(
     cotangents: Sequence[Any], *operands: Any, combine: Combine, reverse: bool, **params: Any
 ) -> list[Any]:
-    """A sum's transpose is the sum from the other end, anew in each segment all the same."""
+    """The sum from the other end, anew in each segment all the same."""
     leaves, flags = [*operands[: combine.num_leaves]], [*operands[combine.num_leaves :]]
     outputs = [i for i, is_used in enumerate(params["used"]) if is_used]
     given = {i: c for i, c in zip(outputs, cotangents, strict=True) if type(c) is not ad.Zero}

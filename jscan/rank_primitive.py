@@ -53,7 +53,7 @@ def rank(
         shape = (*marks.shape[:axis], size - n, *marks.shape[axis + 1 :])
         return lax.concatenate([head, lax.full(shape, np.int32(n))], axis)
     [result] = rank_p.bind(
-        *primitive.vary_alike(operands),
+        *extent.vary_alike(operands),
         axis=axis,
         source=source,
         emit=emit,

@@ -26,7 +26,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching
 
-from jscan import extent, fallback, primitive
+from jscan import extent, fallback, primitive, transposition
 from jscan.combine import Combine
 from jscan.locate_primitive import locate
 
@@ -47,7 +47,7 @@ def reduce(
     """Bind ``reduce_p``; leaves and descriptor have one rank."""
     operands = [*leaves] if descriptor is None else [*leaves, descriptor]
     results: list[jax.Array] = reduce_p.bind(
-        *primitive.vary_alike([extent.replicate(x) for x in operands]),
+        *extent.vary_alike([extent.replicate(x) for x in operands]),
         combine=combine,
         axis=axis,
         kind=kind,
@@ -259,10 +259,28 @@ def reduce_jvp(
     ]
 
 
-def reduce_transpose(
+def reduce_transpose(cotangents: Sequence[Any], *operands: Any, **params: Any) -> list[Any]:
+    """A sum's transpose: every element takes the cotangent of its segment."""
+    combine, kind = params["combine"], params["kind"]
+    moving = transposition.undefined(operands)
+    wanted = tuple(range(combine.num_leaves))
+    transposition.check_linear("reduction", combine, moving, wanted, identity=kind != "whole")
+    if combine.is_sum:
+        return _transposed_sum(cotangents, *operands, **params)
+
+    def tangents(*moved: jax.Array) -> list[Any]:
+        primals, slopes = transposition.at_zero(operands, moving, moved)
+        if jnp.issubdtype(moved[0].dtype, jnp.integer):
+            return reduce_in_plain_jax(*slopes, **params)
+        tangents = [x if i in moving else transposition.zero_of(x) for i, x in enumerate(slopes)]
+        return [ad.instantiate_zeros(t) for t in reduce_jvp(primals, tangents, **params)[1]]
+
+    return transposition.transposed(tangents, cotangents, operands, combine.dtypes)
+
+
+def _transposed_sum(
     cotangents: Sequence[Any], *operands: Any, axis: int, kind: str, num_segments: int, **_: Any
 ) -> list[Any]:
-    """A sum's transpose: every element takes the cotangent of its segment."""
     leaves, descriptor = _split(operands, kind)
     results: list[Any] = []
     for leaf, cotangent in zip(leaves, cotangents, strict=True):
@@ -285,7 +303,7 @@ def _spread(
         full = (*cotangent.shape[:axis], like.shape[axis], *cotangent.shape[axis + 1 :])
         spread = jnp.broadcast_to(cotangent, full)
     elif limit == 0:
-        return jnp.zeros(like.shape, like.dtype)
+        return jnp.zeros(like.shape, cotangent.dtype)
     else:
         numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=like.shape[axis])
         places = fallback.places_of(numbers, limit)

@@ -19,7 +19,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching
 
-from jscan import chunks, extent, fallback, primitive, slopes
+from jscan import chunks, extent, fallback, primitive, slopes, transposition
 from jscan.jacobian import Source
 from jscan.slopes import IN_KERNELS
 from jscan.tangents import Component
@@ -37,7 +37,7 @@ def tangent(
     """Bind ``tangent_p``."""
     operands = [*known, *linear, *([] if flags is None else [flags])]
     results: list[jax.Array] = tangent_p.bind(
-        *primitive.vary_alike(operands), segmented=flags is not None, **params
+        *extent.vary_alike(operands), segmented=flags is not None, **params
     )
     return results
 
@@ -88,16 +88,20 @@ class Reader:
         return jnp.broadcast_to(moved, self.shape)
 
     def __call__(self, source: Source, step: int) -> jax.Array:
-        """What a matrix reads."""
+        """What a matrix reads.
+
+        Nothing comes before a start, and behind the end of a segment comes another one. What
+        stands there is not used. But a derivative multiplies it by zero, so it has to be a number,
+        and no other segment's: it is this element instead.
+        """
         x = self.known[self.component.reads.index(source)]
         if source[0] != "before" or self.exclusive:
-            return self.at(x, step)
-        value = self.at(x, step - 1)
-        if self.flags is None or step:
+            value, apart = self.at(x, step), step != 0
+        else:
+            value, apart = self.at(x, step - 1), step == 0
+        if self.flags is None or not apart:
             return value
-        # Nothing comes before a start. What stands there instead is not used, but it should be a
-        # number of which the operator has a derivative.
-        return jnp.where(self.start(), self.at(x, 0), value)
+        return jnp.where(self.end() if step else self.start(), self.at(x, 0), value)
 
     def edge(self, reverse: bool) -> jax.Array:
         """The first element of the axis, or the last."""
@@ -111,6 +115,13 @@ class Reader:
         if self.flags is None:
             return first
         return first | fallback.as_bool(self.at(self.flags, -int(self.reverse)))
+
+    def end(self) -> jax.Array:
+        """Where it ends: behind these elements the axis ends, or another segment starts."""
+        last = self.edge(not self.reverse)
+        if self.flags is None:
+            return last
+        return last | fallback.as_bool(self.at(self.flags, int(not self.reverse)))
 
 
 def tangent_in_plain_jax(
@@ -270,8 +281,21 @@ def tangent_jvp(
 def tangent_transpose(
     cotangents: Sequence[Any], *operands: Any, component: Component, segmented: bool, **params: Any
 ) -> list[Any]:
-    """The same recurrence, the other way."""
+    """In what comes in the same recurrence, the other way; in what it reads by its plain form."""
     known, linear, flags = _split(operands, component, segmented)
+    if transposition.undefined(known):
+        if transposition.undefined(linear):
+            raise TypeError(
+                "jscan: this tangent of a scan is not linear in the scan's elements and their "
+                "tangents together, so it has no transpose in both"
+            )
+
+        def of_known(*moved: jax.Array) -> list[jax.Array]:
+            _, full = transposition.at_zero(operands, transposition.undefined(operands), moved)
+            how = {**params, "component": component, "segmented": segmented}
+            return tangent_in_plain_jax(*full, **how, differentiable=True)
+
+        return transposition.transposed(of_known, cotangents, operands, [])
     avals = [x.aval if ad.is_undefined_primal(x) else jax.typeof(x) for x in linear]
     flagged = [] if flags is None else [flags]
     whole = tangent_p.bind(

@@ -1,0 +1,191 @@
+"""Whether an identity is one: ``f(identity, x) = x``.
+
+``identity=`` is a promise. A kernel relies on it: an exclusive scan begins with the identity and
+combines it with what follows. Where the promise can be proved from the operator, by evaluating it
+on the identity and an unknown, kernels are handed the identity. Where it cannot, the identity is
+put where it belongs when all is combined, so that a wrong one is folded into no result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+from jax.sharding import AbstractMesh, use_abstract_mesh
+
+from jscan import fallback, operators
+from jscan.combine import Combine, accumulation_dtype
+
+SAMPLE = 2**16
+"""How many elements an identity is tried on."""
+
+Value = Any
+"""A NumPy scalar where it is known, else a tuple: an expression of the unknown right operand."""
+
+
+def is_proved(combine: Combine) -> bool:
+    """Whether the operator leaves every right operand as it is behind the identity.
+
+    Zero times anything counts as zero, and infinity as more than anything: the proof is for finite
+    elements.
+    """
+    identity, jaxpr = combine.identity, combine.jaxpr.jaxpr
+    if identity is None:
+        return False
+    rights: list[Value] = [("right", i) for i in range(combine.num_leaves)]
+    values: dict[Any, Value] = dict(
+        zip(jaxpr.invars, [*map(np.asarray, identity), *rights], strict=True)
+    )
+
+    def read(v: Any) -> Value:
+        if isinstance(v, core.Literal):
+            aval: Any = v.aval
+            return np.asarray(v.val, aval.dtype)
+        return values[v]
+
+    for equation in jaxpr.eqns:
+        result = _result(equation, [read(v) for v in equation.invars])
+        values.update(dict.fromkeys(equation.outvars, result))
+    results = [read(v) for v in jaxpr.outvars]
+    return all(_is_same(result, right) for result, right in zip(results, rights, strict=True))
+
+
+def check(
+    caller: str,
+    fn: Callable[[Any, Any], Any],
+    leaves: Sequence[jax.Array],
+    treedef: jax.tree_util.PyTreeDef,
+    axis: int,
+    identity: Sequence[Any],
+) -> None:
+    """Raise where ``fn(identity, x)`` is not ``x``, if all of that is known.
+
+    It is tried on the first elements along the axis, some `SAMPLE` of them.
+    """
+    if any(isinstance(x, jax.core.Tracer) for x in (*leaves, *identity)):
+        return
+    if not all(leaf.is_fully_addressable for leaf in leaves):
+        return
+    n = leaves[0].shape[axis]
+    some = min(n, max(1, SAMPLE * n // max(math.prod(leaves[0].shape), 1)))
+    if 0 in (some, *(leaf.size for leaf in leaves)):
+        return
+    with jax.ensure_compile_time_eval():
+        wide = [
+            lax.convert_element_type(
+                lax.slice_in_dim(x, 0, some, axis=axis), accumulation_dtype(x.dtype)
+            )
+            for x in leaves
+        ]
+        before = [
+            jnp.broadcast_to(fallback.spread_element(jnp.asarray(i, x.dtype), x, axis), x.shape)
+            for i, x in zip(identity, wide, strict=True)
+        ]
+        results = fallback.flattened(fn, leaves, treedef)(before, wide)
+    if any(isinstance(result, jax.core.Tracer) for result in results):
+        return  # the operator closes over what is traced
+    for i, (result, x) in enumerate(zip(results, wide, strict=True)):
+        if not _is_near(np.asarray(result), np.asarray(x)):
+            raise ValueError(
+                f"{caller}: identity must be one, so that fn(identity, x) is x; it is not for leaf "
+                f"{i} of elems, where identity is {identity[i]}"
+            )
+
+
+def _is_near(found: np.ndarray, expected: np.ndarray) -> bool:
+    """Whether two arrays are equal, but for rounding."""
+    if not jnp.issubdtype(expected.dtype, jnp.inexact):
+        return bool((found == expected).all())
+    wide = np.complex128 if jnp.issubdtype(expected.dtype, jnp.complexfloating) else np.float64
+    finfo: Any = jnp.finfo
+    tolerance = float(finfo(expected.dtype).eps) ** 0.5
+    return np.allclose(
+        found.astype(wide), expected.astype(wide), rtol=tolerance, atol=tolerance, equal_nan=True
+    )
+
+
+def _result(equation: core.JaxprEqn, operands: list[Value]) -> Value:
+    """The result of an equation, as one of its operands or as a number where it is one."""
+    name = equation.primitive.name
+    if all(isinstance(x, np.ndarray) for x in operands):
+        # Worked out now, whatever mesh the program is for.
+        with use_abstract_mesh(AbstractMesh((), ())), jax.ensure_compile_time_eval():
+            return np.asarray(equation.primitive.bind(*operands, **equation.params))
+    aval: Any = equation.outvars[0].aval
+    if name == "select_n":
+        which, *cases = operands
+        if isinstance(which, np.ndarray):
+            return cases[int(which)]
+        if all(_is_same(cases[0], case) for case in cases):
+            return cases[0]
+    elif name in ("copy", "copy_p", "reduce_precision"):
+        return operands[0]
+    elif name == "convert_element_type":
+        source: Any = equation.invars[0].aval
+        if source.dtype == aval.dtype:
+            return operands[0]
+    elif name == "integer_pow" and equation.params["y"] == 1:
+        return operands[0]
+    elif name in ("eq", "ne") and _is_same(*operands):  # a number is not NaN
+        return np.asarray(name == "eq")
+    elif name == "sub" and _is_same(*operands):
+        return np.zeros((), aval.dtype)
+    elif len(operands) == 2:
+        found = _with_constant(name, operands[0], operands[1], aval.dtype)
+        if found is not None:
+            return found
+    return (name, str(equation.params), *operands)
+
+
+def _with_constant(name: str, x: Value, y: Value, dtype: np.dtype[Any]) -> Value | None:
+    """``x`` or ``y`` or a number where one of them is a number that says so."""
+    if name == "div" and isinstance(x, tuple) and x[0] == "mul":
+        _, _, *factors = x
+        for factor, other in zip(factors, factors[::-1], strict=True):
+            if _is_same(factor, y):
+                return other
+    absorbing, right_only = name in ("mul", "and", "div"), name in ("sub", "div")
+    for number, other, is_right in ((x, y, False), (y, x, True)):
+        if not isinstance(number, np.ndarray):
+            continue
+        if (is_right or not right_only) and _leaves_alone(name, number, dtype):
+            return other
+        if absorbing and number == 0 and not (name == "div" and is_right):
+            return np.zeros((), dtype)
+        if name in ("add", "sub") and dtype.kind == "f" and np.isinf(number):
+            return -number if name == "sub" and is_right else number
+    return None
+
+
+def _leaves_alone(name: str, number: np.ndarray, dtype: np.dtype[Any]) -> bool:
+    """Whether the other operand is the result."""
+    if name in ("add", "add_any", "sub"):
+        return bool(number == 0)
+    if name in ("mul", "div"):
+        return bool(number == 1)
+    neutral = _NEUTRAL.get(name)
+    return neutral is not None and neutral.takes(dtype) and bool(number == neutral.identity(dtype))
+
+
+_NEUTRAL = {
+    "max": operators.max,
+    "min": operators.min,
+    "and": operators.bitwise_and,
+    "or": operators.bitwise_or,
+    "xor": operators.bitwise_xor,
+}
+
+
+def _is_same(x: Value, y: Value) -> bool:
+    """Whether two values are one expression."""
+    if isinstance(x, tuple) and isinstance(y, tuple):
+        return len(x) == len(y) and all(map(_is_same, x, y))
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        return x.dtype == y.dtype and x.tobytes() == y.tobytes()
+    return type(x) is type(y) and not isinstance(x, (tuple, np.ndarray)) and bool(x == y)
