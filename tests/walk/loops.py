@@ -121,10 +121,12 @@ def solvable(row: Row) -> bool:
 def _unknown(row: Row) -> tuple[int, int] | None:
     given = row.operands()
     for group in row.linear:
-        for k, y in enumerate(row.shapes):
-            x = given[group[0]]
-            if len(group) == 1 and (x.shape, x.dtype, y.dtype) == (y.shape, y.dtype, np.float64):
-                return group[0], k
+        # Results of several leaves lie as the leaves do; of one leaf's result others are factors.
+        place = group[0]
+        k = min(place, len(row.shapes) - 1)
+        x, y = given[place], row.shapes[k]
+        if len(group) == 1 and (x.shape, x.dtype, y.dtype) == (y.shape, y.dtype, np.float64):
+            return place, k
     return None
 
 
