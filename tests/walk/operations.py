@@ -120,6 +120,22 @@ def latest_in_numpy(p: Any, q: Any) -> Any:
     return p[0] | q[0], np.where(q[0], q[1], p[1])
 
 
+@jax.custom_jvp
+def sum_with_its_own_rule(p: Any, q: Any) -> Any:
+    """A sum of which only the second operand is said to have a slope.
+
+    Slopes of 0 and 1 are the same in whatever order elements are combined, as those of an operator
+    have to be; one half and two are not.
+    """
+    return p + q
+
+
+@sum_with_its_own_rule.defjvp
+def its_own_rule(primals: Any, tangents: Any) -> Any:
+    """The tangent is that of the last element."""
+    return sum_with_its_own_rule(*primals), tangents[1]
+
+
 def keyed(combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """An operator on each array of a pytree."""
     return lambda p, q: jax.tree.map(combine, p, q)
@@ -179,7 +195,9 @@ LATEST = Operation(
     latest_in_jax, latest_in_jax, latest_in_numpy, (False, 0), [rare, normal], linear=((1,),)
 )
 # linear_transpose of a function with a rule of its own is up to JAX, which may see the rule or not.
-SKEWED = Operation(slopes.skewed_sum, slopes.skewed_sum, np.add, 0, [normal], undecided=(0,))
+OWN_RULE = Operation(
+    sum_with_its_own_rule, sum_with_its_own_rule, np.add, 0, [normal], undecided=(0,)
+)
 TWO_SUMS = Operation(
     operators.add,
     keyed(jnp.add),

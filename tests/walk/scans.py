@@ -282,7 +282,7 @@ SCANS = (
     associative("of moments by rows of flags", operations.WELFORD, cut=cuts.ROWS_OF_FLAGS),
     associative("of the latest value", operations.LATEST),
     associative("of the latest value by flags", operations.LATEST, cut=cuts.FLAGS, **REVERSE),
-    associative("of a function with its own rule", operations.SKEWED, cut=cuts.FLAGS),
+    associative("of a function with its own rule", operations.OWN_RULE, cut=cuts.FLAGS),
     associative("of bitwise_and", operations.AND, cut=cuts.FLAGS, **EXCLUSIVE),
     associative("of bitwise_or", operations.OR, **REVERSE),
     associative("of bitwise_xor", operations.XOR, cut=cuts.ROWS_OF_FLAGS),
