@@ -191,6 +191,9 @@ WELFORD = Operation(
     [positive, normal, positive],
     undecided=(2,),  # sums of squares are added up, and something of the other leaves with them
 )
+# What keeps its second argument; anything is an identity on the left, which is where it stands.
+LAST = Operation(lambda _, b: b, lambda _, b: b, lambda _, b: b, 0, [normal], linear=((0,),))
+# This has no identity: a value without a flag does not replace any other.
 LATEST = Operation(
     latest_in_jax, latest_in_jax, latest_in_numpy, (False, 0), [rare, normal], linear=((1,),)
 )

@@ -337,7 +337,7 @@ REDUCTIONS = (
     reduced("of a function of two leaves by ids", operations.OWN_AFFINE, cut=cuts.IDS),
     reduced("of matrices by flags", operations.MATRICES, cut=cuts.FLAGS),
     reduced("of moments by offsets", operations.WELFORD, cut=cuts.OFFSETS),
-    reduced("of the latest value by flags", operations.LATEST, cut=cuts.FLAGS),
+    reduced("of a function that keeps the last by flags", operations.LAST, cut=cuts.FLAGS),
     *(
         by_ids(name, operation, indices_are_sorted=indices_are_sorted)
         for name, operation in (
