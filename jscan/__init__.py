@@ -25,3 +25,32 @@ from jscan.vectors import split as split
 from jscan.vectors import split_and_segment as split_and_segment
 
 __version__ = "0.1.0"
+
+# Without enumerate, which a star import would put in the place of Python's own.
+__all__ = [
+    "Segments",
+    "associative_scan",
+    "cumlogsumexp",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "distribute",
+    "linear_recurrence",
+    "networks",
+    "operators",
+    "pack",
+    "reduce",
+    "segment_max",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
+    "split",
+    "split_and_segment",
+]
+
+
+def __dir__() -> list[str]:
+    """The public names; modules that only this package imports are no part of it."""
+    special = [name for name in globals() if name.startswith("__")]
+    return [*__all__, "enumerate", *special]

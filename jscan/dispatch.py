@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, fallback, neutral, primitive, reduce_primitive
+from jscan import checks, fallback, meshes, neutral, primitive, reduce_primitive
 from jscan.combine import Combine, accumulation_dtype, trace
 from jscan.operators import Operator
 
@@ -44,21 +44,27 @@ def scan(
             fn, leaves, treedef, flags, axis=axis, reverse=reverse, identity=ends
         )
     static = combine.identity is not None
-    results = primitive.scan(
-        leaves,
-        flags,
-        combine=combine,
-        axis=axis,
-        reverse=reverse,
-        exclusive=exclusive and static,
-        method=method,
-    )
-    if static or not exclusive or identity is None:
-        return results
-    starts = None
-    if flags is not None:
-        starts = fallback.segment_starts(flags, axis=axis, reverse=reverse)
-    return fallback.shift(results, starts, identity, axis=axis, reverse=reverse)
+
+    def run(leaves: Sequence[jax.Array], flags: jax.Array | None, identity: Any) -> list[jax.Array]:
+        results = primitive.scan(
+            leaves,
+            flags,
+            combine=combine,
+            axis=axis,
+            reverse=reverse,
+            exclusive=exclusive and static,
+            method=method,
+        )
+        if static or not exclusive or identity is None:
+            return results
+        starts = None
+        if flags is not None:
+            starts = fallback.segment_starts(flags, axis=axis, reverse=reverse)
+        return fallback.shift(results, starts, identity, axis=axis, reverse=reverse)
+
+    like = [*leaves] if flags is None else [*leaves, flags]
+    results: list[jax.Array] = meshes.automatically(run, leaves, flags, identity, like=like)
+    return results
 
 
 def reduce(
@@ -101,23 +107,35 @@ def reduce(
         kind, descriptor = checks.descriptor_for(
             caller, segments, leaves, axis, elementwise=combine is not None
         )
-        numbers = reduce_primitive.segment_numbers(
-            descriptor, axis=axis, kind=kind, n=leaves[0].shape[axis]
+        n = leaves[0].shape[axis]
+
+        def last(scanned: Any, descriptor: jax.Array, identity: Any) -> list[jax.Array]:
+            numbers = reduce_primitive.segment_numbers(descriptor, axis=axis, kind=kind, n=n)
+            return fallback.last_of_segments(
+                scanned, numbers, identity, axis=axis, num_segments=num_segments
+            )
+
+        totals: list[jax.Array] = meshes.automatically(
+            last, scanned, descriptor, identity, like=scanned, dimensions=meshes.instead_of(axis)
         )
-        assert identity is not None
-        return fallback.last_of_segments(
-            scanned, numbers, identity, axis=axis, num_segments=num_segments
-        )
+        return totals
     kind, descriptor = checks.descriptor_for(caller, segments, leaves, axis, elementwise=True)
-    return reduce_primitive.reduce(
-        leaves,
-        descriptor,
-        combine=combine,
-        axis=axis,
-        kind=kind,
-        num_segments=num_segments,
-        method=method,
+
+    def run(leaves: Sequence[jax.Array], descriptor: jax.Array) -> list[jax.Array]:
+        return reduce_primitive.reduce(
+            leaves,
+            descriptor,
+            combine=combine,
+            axis=axis,
+            kind=kind,
+            num_segments=num_segments,
+            method=method,
+        )
+
+    results: list[jax.Array] = meshes.automatically(
+        run, leaves, descriptor, like=leaves, dimensions=meshes.instead_of(axis)
     )
+    return results
 
 
 def _reduce_whole(
@@ -141,14 +159,19 @@ def _reduce_whole(
     if combine is None:
         _check_plain(caller, method)
         results = fallback.reduce_general(fn, leaves, treedef, axis=axis)
-    elif method == "auto" and fallback.are_monoids(combine):
-        # XLA's own reduction reads at the speed of memory.
-        return fallback.reduce_monoids(leaves, combine, axis=axis)
-    else:
+        return [lax.squeeze(x, (axis,)) for x in results]
+
+    def run(leaves: Sequence[jax.Array]) -> list[jax.Array]:
+        if method == "auto" and fallback.are_monoids(combine):
+            # XLA's own reduction reads at the speed of memory.
+            return fallback.reduce_monoids(leaves, combine, axis=axis)
         results = reduce_primitive.reduce(
             leaves, None, combine=combine, axis=axis, kind="whole", num_segments=1, method=method
         )
-    return [lax.squeeze(x, (axis,)) for x in results]
+        return [lax.squeeze(x, (axis,)) for x in results]
+
+    results = meshes.automatically(run, leaves, like=leaves, dimensions=meshes.without(axis))
+    return results
 
 
 def _combine(

@@ -34,6 +34,18 @@ import jax
 
 from jscan import checks, wires
 
+__all__ = [
+    "brent_kung",
+    "depth",
+    "han_carlson",
+    "hockney_jesshope",
+    "kogge_stone",
+    "ladner_fischer",
+    "levels",
+    "size",
+    "sklansky",
+]
+
 
 def kogge_stone(
     fn: Callable[[Any, Any], Any], elems: Any, axis: int = 0, *, reverse: bool = False

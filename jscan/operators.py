@@ -11,7 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+# Without max and min: a star import leaves Python's own alone.
+__all__ = [
+    "Affine",
+    "Operator",
+    "add",
+    "affine",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "logaddexp",
+    "mul",
+]
+
 integer_limits: Any = jnp.iinfo
+float_limits: Any = jnp.finfo
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +36,9 @@ class Operator:
       name: what the operator is called.
       combine: the operator on two arrays of one dtype.
       neutral: the identity as a function of the dtype, or None where the dtype has none.
+
+    Types of few bits may lack infinity: the identity of ``max`` and ``min`` is then the least or
+    the greatest number. No operator takes a type that lacks 0, nor one that lacks its identity.
     """
 
     name: str
@@ -34,7 +51,12 @@ class Operator:
 
     def takes(self, dtype: Any) -> bool:
         """Whether the operator is defined on elements of ``dtype``."""
-        return self.neutral(np.dtype(dtype)) is not None
+        return self._held_neutral(np.dtype(dtype)) is not None
+
+    def _held_neutral(self, dtype: np.dtype) -> Any:
+        value = self.neutral(dtype)
+        # Plain scans put zeros where nothing is.
+        return value if value is not None and _holds(dtype, 0) and _holds(dtype, value) else None
 
     def identity(self, dtype: Any) -> Any:
         """The NumPy scalar of ``dtype`` that leaves every element unchanged.
@@ -43,7 +65,7 @@ class Operator:
           TypeError: the operator does not take elements of ``dtype``.
         """
         dtype = np.dtype(dtype)
-        value = self.neutral(dtype)
+        value = self._held_neutral(dtype)
         if value is None:
             raise TypeError(f"jscan.operators.{self.name} does not take elements of dtype {dtype}")
         return np.asarray(value, dtype)[()]
@@ -82,6 +104,14 @@ class Affine(Operator):
         return tuple(self.identity(dtype)[i >= half] for i, dtype in enumerate(dtypes))
 
 
+def _holds(dtype: np.dtype, value: Any) -> bool:
+    """Whether ``value`` is one of ``dtype``: types of few bits may lack infinity, or 0."""
+    held = np.asarray(value, dtype)
+    if _is(dtype, jnp.floating):
+        return float(held) == value
+    return int(held) == int(value) if _is(dtype, jnp.integer) else bool(held == value)
+
+
 def _is(dtype: np.dtype, *kinds: Any) -> bool:
     return any(jnp.issubdtype(dtype, kind) for kind in kinds)
 
@@ -95,7 +125,7 @@ def _lowest(dtype: np.dtype) -> Any:
         return False
     if _is(dtype, jnp.integer):
         return integer_limits(dtype).min
-    return -np.inf if _is(dtype, jnp.floating) else None
+    return _infinity(dtype, -np.inf, "min") if _is(dtype, jnp.floating) else None
 
 
 def _highest(dtype: np.dtype) -> Any:
@@ -103,7 +133,12 @@ def _highest(dtype: np.dtype) -> Any:
         return True
     if _is(dtype, jnp.integer):
         return integer_limits(dtype).max
-    return np.inf if _is(dtype, jnp.floating) else None
+    return _infinity(dtype, np.inf, "max") if _is(dtype, jnp.floating) else None
+
+
+def _infinity(dtype: np.dtype, infinity: float, limit: str) -> Any:
+    """Infinity, or the finite value at that end where the dtype ends with it."""
+    return infinity if _holds(dtype, infinity) else getattr(float_limits(dtype), limit)
 
 
 def _no_bits(dtype: np.dtype) -> Any:
@@ -111,7 +146,11 @@ def _no_bits(dtype: np.dtype) -> Any:
 
 
 def _all_bits(dtype: np.dtype) -> Any:
-    return np.invert(np.zeros((), dtype)) if _is(dtype, jnp.bool_, jnp.integer) else None
+    if _is(dtype, jnp.bool_):
+        return True
+    if _is(dtype, jnp.unsignedinteger):
+        return integer_limits(dtype).max
+    return -1 if _is(dtype, jnp.signedinteger) else None
 
 
 def _log_of_zero(dtype: np.dtype) -> Any:

@@ -13,6 +13,8 @@ from jax import lax
 from jscan import checks, dispatch, operators, primitive
 from jscan.combine import accumulation_dtype
 
+__all__ = ["linear_recurrence"]
+
 
 def linear_recurrence(
     a: Any,

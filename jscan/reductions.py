@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import lax
 
-from jscan import checks, dispatch, fallback, operators, reduce_primitive
-from jscan.combine import accumulation_dtype
+from jscan import by_ids, checks, dispatch, operators
 from jscan.segments import Segments
+
+__all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
 
 
 def segment_sum(
@@ -20,6 +18,9 @@ def segment_sum(
     segment_ids: Any,
     num_segments: int | None = None,
     indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: jax.lax.GatherScatterMode | str | None = None,
     *,
     method: str = "auto",
 ) -> jax.Array:
@@ -28,23 +29,32 @@ def segment_sum(
     ``y[s] = sum of data[i] over all i with segment_ids[i] == s``, and 0 where there is none.
 
     Args:
-      data: an array ``(n, ...)``.
+      data: an array ``(n, ...)``. One element, or a scalar, is taken for all ids.
       segment_ids: ``(n,)``, any integer dtype. Elements whose id is negative or not below
         ``num_segments`` are dropped.
       num_segments: how many segments there are, static. Where it is left out it is
         ``max(segment_ids) + 1``, and the ids must be concrete.
       indices_are_sorted: promises that equal ids are neighbours, as they are in sorted ids. On a
-        CUDA GPU this is what takes the single-pass kernel; without it ``jax.ops`` runs. Where the
-        promise is broken, a segment holds the total of some of its elements.
-      method: as for ``jscan.associative_scan``. A strategy's name needs sorted ids.
+        CUDA GPU this is what takes the single-pass kernel; without it the scatter of ``jax.ops``
+        runs. Where the promise is broken, a segment holds the total of some of its elements.
+      unique_indices: promises that no id comes twice, to the scatter that ids take which are not
+        sorted.
+      bucket_size: combine every so many elements, in their order, separately, and then the totals,
+        which rounds less. Buckets are scattered in plain JAX, sorted or not, and take
+        ``ceil(n / bucket_size)`` times the memory of the result.
+      mode: a ``jax.lax.GatherScatterMode``, or its name. ``"clip"`` takes an id out of range for
+        the first or the last segment, of which the promise of sorted ids then speaks; ``"fill"``
+        and ``"drop"`` are the default; ``"promise_in_bounds"`` is no faster than these.
+      method: as for ``jscan.associative_scan``. A strategy's name needs sorted ids, and no buckets.
 
     Returns:
       An array ``(num_segments, ...)`` of the dtype of ``data``. float16 and bfloat16 are added in
       float32 and rounded once at the end; integers wrap.
 
     Raises:
-      TypeError: ``segment_ids`` is not of an integer dtype, or ``num_segments`` is no integer.
-      ValueError: a shape, ``num_segments`` or ``method`` does not fit.
+      TypeError: the operation does not take the dtype of ``data``; ``segment_ids`` is not of an
+        integer dtype; ``num_segments``, ``bucket_size``, ``mode`` or a promise has another type.
+      ValueError: a shape, ``num_segments``, ``bucket_size``, ``mode`` or ``method`` does not fit.
 
     With sorted ids, data and ids are read once and each result is written twice (a fill, and the
     totals). Elements are added in groups, of which those before a tile may come in any order.
@@ -60,14 +70,17 @@ def segment_sum(
       >>> print(jscan.segment_sum(data, ids, 4, indices_are_sorted=True))
       [6 0 9 0]
     """
-    return _segment_reduce(
+    return by_ids.reduce(
         "jscan.segment_sum",
         operators.add,
         data,
         segment_ids,
         num_segments,
-        indices_are_sorted,
-        method,
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        bucket_size=bucket_size,
+        mode=mode,
+        method=method,
     )
 
 
@@ -76,6 +89,9 @@ def segment_prod(
     segment_ids: Any,
     num_segments: int | None = None,
     indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: jax.lax.GatherScatterMode | str | None = None,
     *,
     method: str = "auto",
 ) -> jax.Array:
@@ -94,14 +110,17 @@ def segment_prod(
       >>> print(jscan.segment_prod(data, ids, 4, indices_are_sorted=True))
       [ 5  1 24  1]
     """
-    return _segment_reduce(
+    return by_ids.reduce(
         "jscan.segment_prod",
         operators.mul,
         data,
         segment_ids,
         num_segments,
-        indices_are_sorted,
-        method,
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        bucket_size=bucket_size,
+        mode=mode,
+        method=method,
     )
 
 
@@ -110,6 +129,9 @@ def segment_max(
     segment_ids: Any,
     num_segments: int | None = None,
     indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: jax.lax.GatherScatterMode | str | None = None,
     *,
     method: str = "auto",
 ) -> jax.Array:
@@ -129,14 +151,17 @@ def segment_max(
       >>> print(jscan.segment_max(data, ids, 4, indices_are_sorted=True))
       [  5. -inf   4. -inf]
     """
-    return _segment_reduce(
+    return by_ids.reduce(
         "jscan.segment_max",
         operators.max,
         data,
         segment_ids,
         num_segments,
-        indices_are_sorted,
-        method,
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        bucket_size=bucket_size,
+        mode=mode,
+        method=method,
     )
 
 
@@ -145,6 +170,9 @@ def segment_min(
     segment_ids: Any,
     num_segments: int | None = None,
     indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: jax.lax.GatherScatterMode | str | None = None,
     *,
     method: str = "auto",
 ) -> jax.Array:
@@ -164,14 +192,17 @@ def segment_min(
       >>> print(jscan.segment_min(data, ids, 4, indices_are_sorted=True))
       [ 1. inf  2. inf]
     """
-    return _segment_reduce(
+    return by_ids.reduce(
         "jscan.segment_min",
         operators.min,
         data,
         segment_ids,
         num_segments,
-        indices_are_sorted,
-        method,
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        bucket_size=bucket_size,
+        mode=mode,
+        method=method,
     )
 
 
@@ -259,76 +290,6 @@ def reduce(
         method=method,
     )
     return jax.tree.unflatten(treedef, results)
-
-
-def _segment_reduce(
-    caller: str,
-    operator: operators.Operator,
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None,
-    indices_are_sorted: bool,
-    method: str,
-) -> jax.Array:
-    checks.check_method(caller, method)
-    array = checks.as_array(caller, "data", data)
-    ids = checks.as_array(caller, "segment_ids", segment_ids)
-    if not jnp.issubdtype(ids.dtype, jnp.integer):
-        raise TypeError(f"{caller}: segment_ids must have an integer dtype; got {ids.dtype}")
-    if ids.ndim != 1 or array.ndim == 0 or array.shape[0] != ids.shape[0]:
-        raise ValueError(
-            f"{caller}: segment_ids must have one id for each element of data's first axis; got "
-            f"segment_ids of shape {ids.shape} and data of shape {array.shape}"
-        )
-    if not operator.takes(array.dtype):
-        raise TypeError(
-            f"{caller}: data has dtype {array.dtype}, which {operator.name} does not take"
-        )
-    count = checks.check_count(caller, "num_segments", num_segments)
-    if count is None:
-        count = checks.check_count(caller, "num_segments", _highest(caller, segment_ids) + 1)
-        assert count is not None
-    indices_are_sorted = checks.check_flag(caller, "indices_are_sorted", indices_are_sorted)
-    if not indices_are_sorted:
-        if method not in ("auto", "xla"):
-            raise ValueError(f"{caller}: method={method!r} needs indices_are_sorted=True")
-        return _unsorted(operator, array, ids, count)
-    combine = dispatch.combine_once(operator, (array.dtype,))
-    (result,) = reduce_primitive.reduce(
-        [array],
-        lax.expand_dims(ids, range(1, array.ndim)),
-        combine=combine,
-        axis=0,
-        kind="ids",
-        num_segments=count,
-        method=method,
-    )
-    return result
-
-
-_UNSORTED = {
-    "add": jax.ops.segment_sum,
-    "mul": jax.ops.segment_prod,
-    "max": jax.ops.segment_max,
-    "min": jax.ops.segment_min,
-}
-
-
-def _unsorted(
-    operator: operators.Operator, data: jax.Array, ids: jax.Array, num_segments: int
-) -> jax.Array:
-    wide = data.astype(accumulation_dtype(data.dtype))
-    # Left to itself, jax.ops takes wide ids modulo 2**32.
-    places = fallback.places_of(ids, num_segments)
-    return _UNSORTED[operator.name](wide, places, num_segments).astype(data.dtype)
-
-
-def _highest(caller: str, ids: Any) -> int:
-    """The highest id, or -1 where there is none."""
-    if isinstance(ids, jax.core.Tracer):
-        raise ValueError(f"{caller}: num_segments is required where segment_ids is traced")
-    known = np.asarray(ids)
-    return max(int(known.max()), -1) if known.size else -1
 
 
 def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 
 from jscan import checks, dispatch, operators
 
+__all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
+
 
 def associative_scan(
     fn: Callable[[Any, Any], Any],

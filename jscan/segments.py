@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import export, lax
+from jax.extend.core import get_opaque_trace_state
 
-from jscan import fallback, primitive
+from jscan import descriptors, fallback, primitive
 from jscan.combine import trace
+from jscan.descriptors import is_known
 from jscan.fallback import as_bool
 from jscan.locate_primitive import locate
 from jscan.rank_primitive import rank
+
+__all__ = ["Segments"]
+
+_NOT_GIVEN: Any = object()
 
 
 @jax.tree_util.register_pytree_node_class
@@ -23,33 +31,41 @@ class Segments:
 
     Built by ``from_flags``, ``from_ids``, ``from_lengths`` or ``from_offsets``. Flags and ids may
     have rows: segments run along their last axis. Lengths and offsets are one-dimensional (use
-    ``jax.vmap`` for rows). A ``Segments`` is a pytree: it may be passed into ``jit`` and mapped by
-    ``vmap``.
+    ``jax.vmap`` for rows). A ``Segments`` is a pytree: it may be passed into ``jit``, mapped by
+    ``vmap``, carried by ``lax.scan`` and exported by ``jax.export``.
 
     Lengths and offsets keep their empty segments: ``lengths`` and ``offsets`` give them back, and
     ``ids`` counts them. Head flags and ids cannot express an empty segment.
 
-    Lengths and offsets are searched for head flags once, when they are given: a fill and a scatter
-    on a GPU, which ``jit`` drops where nothing uses the flags.
+    What is known when it is built, also inside ``jit``, stays known: nothing is compiled for it,
+    and it may be kept and used in another trace. Lengths and offsets are searched for head flags
+    where these are first used, once in a program, and once for all programs where the segments are
+    passed in: a fill and a scatter on a GPU, which ``jit`` drops where nothing uses the flags.
+
+    Segments are equal where they divide axes of one length at the same places into segments of the
+    same numbers, the empty ones included, whatever they were built from. They have no hash, as
+    arrays have none; and traced ones cannot be compared.
 
     Example:
       >>> segments = Segments.from_lengths([2, 0, 3])
+      >>> segments
+      Segments(num_segments=3, total=5, offsets=[0 2 2 5])
       >>> print(segments.flags)
       [ True False  True False False]
       >>> print(segments.ids)
       [0 0 2 2 2]
-      >>> print(segments.offsets(3))
-      [0 2 2 5]
+      >>> segments == Segments.from_offsets([0, 2, 2, 5])
+      True
     """
 
     def __init__(
-        self, kind: str, descriptor: Any, total: int | None, found: tuple[Any, Any] | None = None
+        self, form: str, array: Any, total: int | None = None, flags: Any = _NOT_GIVEN
     ) -> None:
-        self._kind = kind
-        self._descriptor = descriptor
+        self._form = form  # "flags", "ids" or "bounds"
+        self._array = array
         self._total = total
-        # Several scans over the same segments search for them once.
-        self._found = self._find() if found is None else found
+        self._given_flags = flags
+        self._found_flags: tuple[Any, Callable[[], Any]] = (None, lambda: None)
 
     @classmethod
     def from_flags(cls, flags: Any) -> Segments:
@@ -62,7 +78,8 @@ class Segments:
           TypeError: ``flags`` has another dtype.
           ValueError: ``flags`` is a scalar.
         """
-        return cls("flags", _discrete("Segments.from_flags", "flags", flags, allow_bool=True), None)
+        given = descriptors.with_an_axis("jscan.Segments.from_flags", "flags", flags)
+        return cls("flags", descriptors.flags(given))
 
     @classmethod
     def from_ids(cls, ids: Any) -> Segments:
@@ -77,7 +94,9 @@ class Segments:
           TypeError: ``ids`` has another dtype.
           ValueError: ``ids`` is a scalar.
         """
-        return cls("ids", _discrete("Segments.from_ids", "ids", ids, allow_bool=True), None)
+        return cls(
+            "ids", descriptors.ids(descriptors.with_an_axis("jscan.Segments.from_ids", "ids", ids))
+        )
 
     @classmethod
     def from_lengths(cls, lengths: Any, total: int | None = None) -> Segments:
@@ -95,21 +114,14 @@ class Segments:
           ValueError: ``lengths`` is not one-dimensional, has a negative entry, or does not add up
             to ``total``; or ``total`` is missing where ``lengths`` is traced.
         """
-        where = "Segments.from_lengths"
-        array = _one_dimensional(where, "lengths", lengths)
-        total = _total(where, total)
-        if _is_traced(array):
-            return cls("lengths", array, _required_total(where, "lengths", total))
-        values = np.asarray(array).astype(np.int64)
-        if (values < 0).any():
-            raise ValueError(
-                f"jscan.{where}: lengths must not be negative; got {int(values.min())}"
-            )
-        if total is not None and int(values.sum()) != total:
-            raise ValueError(
-                f"jscan.{where}: lengths add up to {int(values.sum())}, not to total={total}"
-            )
-        return cls("lengths", array, int(values.sum()))
+        caller = "jscan.Segments.from_lengths"
+        array = descriptors.one_dimensional(caller, "lengths", lengths)
+        total = _checked_total(caller, total)
+        if is_known(array):
+            bounds = descriptors.bounds_of_lengths(caller, array, total)
+            return cls("bounds", bounds, int(bounds[-1]))
+        total = _required_total(caller, "lengths", total)
+        return cls("bounds", _bounds_of_lengths(array, total), total)
 
     @classmethod
     def from_offsets(cls, offsets: Any, total: int | None = None) -> Segments:
@@ -129,23 +141,16 @@ class Segments:
           ValueError: ``offsets`` is empty, not one-dimensional, decreases, or does not run from 0
             to ``total``; or ``total`` is missing where ``offsets`` is traced.
         """
-        where = "Segments.from_offsets"
-        array = _one_dimensional(where, "offsets", offsets)
-        total = _total(where, total)
+        caller = "jscan.Segments.from_offsets"
+        array = descriptors.one_dimensional(caller, "offsets", offsets)
+        total = _checked_total(caller, total)
         if array.shape[0] == 0:
-            raise ValueError(f"jscan.{where}: offsets must have num_segments + 1 entries; got none")
-        if _is_traced(array):
-            return cls("offsets", array, _required_total(where, "offsets", total))
-        values = np.asarray(array).astype(np.int64)
-        if (np.diff(values) < 0).any():
-            raise ValueError(f"jscan.{where}: offsets must not decrease")
-        if values[0] != 0:
-            raise ValueError(f"jscan.{where}: offsets must start with 0; got {int(values[0])}")
-        if total is not None and int(values[-1]) != total:
-            raise ValueError(
-                f"jscan.{where}: offsets end with {int(values[-1])}, not with total={total}"
-            )
-        return cls("offsets", array, int(values[-1]))
+            raise ValueError(f"{caller}: offsets must have num_segments + 1 entries; got none")
+        if is_known(array):
+            bounds = descriptors.bounds_of_offsets(caller, array, total)
+            return cls("bounds", bounds, int(bounds[-1]))
+        total = _required_total(caller, "offsets", total)
+        return cls("bounds", _bounds_of_offsets(array, total), total)
 
     @property
     def flags(self) -> jax.Array:
@@ -162,58 +167,69 @@ class Segments:
         ``from_ids`` are renumbered.
         """
         if self._counted:
-            array = jnp.asarray(self._descriptor)
+            array = jnp.asarray(self._array)
             return rank(array, axis=array.ndim - 1, source=self._source, emit="number")
-        return locate(self._bounds, n=self._length, emit="ids")
+        return locate(jnp.asarray(self._array), n=self._length, emit="ids")
 
-    def lengths(self, num_segments: int) -> jax.Array:
-        """The lengths of the first ``num_segments`` segments, int32; 0 where there is none."""
-        offsets = self.offsets(_number("Segments.lengths", "num_segments", num_segments))
+    def lengths(self, num_segments: int | None = None) -> jax.Array:
+        """The lengths of the first ``num_segments`` segments, int32; 0 where there is none.
+
+        It may be left out where it is static: see ``Segments.num_segments``.
+
+        Raises:
+          TypeError: ``num_segments`` is no integer.
+          ValueError: ``num_segments`` is negative, or missing where it is not static.
+        """
+        offsets = self._offsets("jscan.Segments.lengths", num_segments)
         behind = lax.slice_in_dim(offsets, 1, None, axis=-1)
         return lax.sub(behind, lax.slice_in_dim(offsets, 0, -1, axis=-1))
 
-    def offsets(self, num_segments: int) -> jax.Array:
+    def offsets(self, num_segments: int | None = None) -> jax.Array:
         """The offsets of the first ``num_segments`` segments: ``num_segments + 1`` int32.
 
         The last is where the last of these segments ends; one that does not exist is empty there.
+        The count may be left out, and errors are, as for ``Segments.lengths``.
         """
-        size = _number("Segments.offsets", "num_segments", num_segments) + 1
+        return self._offsets("jscan.Segments.offsets", num_segments)
+
+    def _offsets(self, caller: str, num_segments: int | None) -> jax.Array:
+        count = self.num_segments if num_segments is None else num_segments
+        if count is None:
+            raise ValueError(
+                f"{caller}: num_segments is required where segments are traced flags or ids"
+            )
+        size = _number(caller, "num_segments", count) + 1
+        array = jnp.asarray(self._array)
         if self._counted:
-            array = jnp.asarray(self._descriptor)
             return rank(array, axis=array.ndim - 1, source=self._source, emit="places", size=size)
-        bounds, total = self._bounds, self._length
-        kept = lax.slice_in_dim(bounds, 0, min(size, bounds.shape[-1]), axis=-1)
-        beyond = lax.full((*bounds.shape[:-1], size - kept.shape[-1]), np.int32(total))
-        return lax.concatenate([kept, beyond], bounds.ndim - 1)
-
-    @property
-    def _counted(self) -> bool:
-        """Whether segments are numbered by counting heads."""
-        return self._kind in ("flags", "ids")
-
-    @property
-    def _source(self) -> str:
-        """What marks a head, for ``rank``."""
-        return "flags" if self._kind == "flags" else "runs"
+        kept = lax.slice_in_dim(array, 0, min(size, array.shape[-1]), axis=-1)
+        shape = (*array.shape[:-1], size - kept.shape[-1])
+        return lax.concatenate([kept, lax.full(shape, np.int32(self._length))], array.ndim - 1)
 
     @property
     def num_segments(self) -> int | None:
         """How many segments there are, empty ones included; None where that is not static.
 
-        It is static for lengths and offsets, and for concrete flags and ids. Where flags or ids
-        have rows it is that of the row with the most segments.
+        It is static for lengths and offsets, and for known flags and ids. Where flags or ids have
+        rows it is that of the row with the most segments.
         """
-        if self._kind == "lengths":
-            return int(self._descriptor.shape[-1])
-        if self._kind == "offsets":
-            return int(self._descriptor.shape[-1]) - 1
-        if _is_traced(self._descriptor):
+        if not self._counted:
+            return int(self._array.shape[-1]) - 1
+        if not is_known(self._array):
             return None
-        array = np.asarray(self._descriptor)
-        if array.size == 0:
+        if 0 in self._array.shape:
             return 0
-        heads = array[..., 1:] != (0 if self._kind == "flags" else array[..., :-1])
-        return 1 + int(np.count_nonzero(heads, axis=-1).max())
+        return int(np.count_nonzero(self._known_heads, axis=-1).max())
+
+    @property
+    def _counted(self) -> bool:
+        """Whether segments are numbered by counting heads."""
+        return self._form != "bounds"
+
+    @property
+    def _source(self) -> str:
+        """What marks a head, for ``rank``."""
+        return "flags" if self._form == "flags" else "runs"
 
     @property
     def _length(self) -> int:
@@ -221,70 +237,117 @@ class Segments:
         return self._total
 
     @property
-    def _bounds(self) -> jax.Array:
-        """Of lengths and offsets, where each segment starts and the last one ends, int32."""
-        bounds: jax.Array = self._found[0]
-        return bounds
+    def _known_heads(self) -> Any:
+        return descriptors.heads(self._array, runs=self._form == "ids")
 
-    def _find(self) -> tuple[Any, Any]:
-        """Bounds, which begin with 0 and never decrease, and head flags."""
-        if self._counted:
-            return None, None
-        bounds = self._find_bounds()
-        return bounds, locate(bounds, n=self._length, emit="flags")
-
-    def _find_bounds(self) -> jax.Array:
-        total, given = self._length, jnp.asarray(self._descriptor)
-        if given.dtype.itemsize < np.dtype(np.int32).itemsize:
-            given = lax.convert_element_type(given, jnp.int32)
-        if self._kind == "offsets":
-            inside = (given >= 0) & (given < total)
-            bounds = lax.convert_element_type(jnp.where(inside, given, total), jnp.int32)
-            if _is_traced(self._descriptor):
-                bounds = _scan(lax.min, bounds, reverse=True)
-            behind = lax.slice_in_dim(bounds, 1, None)
-        else:
-            # Lengths add up to at most twice the total before they are cut down to it, which 32
-            # bits without a sign can hold.
-            lengths = lax.convert_element_type(jnp.clip(given, 0, total), jnp.uint32)
-            limit = np.uint32(total)
-            ends = _scan(lambda a, b: jnp.minimum(a + b, limit), lengths, reverse=False)
-            behind = lax.convert_element_type(ends, jnp.int32)
-        return lax.concatenate([jnp.zeros((1,), jnp.int32), behind], 0)
+    @property
+    def _flags_of_bounds(self) -> Any:
+        """Head flags: those that came with the bounds, or found in this trace."""
+        if self._given_flags is not _NOT_GIVEN:
+            return self._given_flags
+        where = get_opaque_trace_state(convention="nnx"), jax.sharding.get_abstract_mesh()
+        found_where, found = self._found_flags
+        flags = found() if found_where == where else None
+        if flags is None:
+            flags = locate(jnp.asarray(self._array), n=self._length, emit="flags")
+            # Whoever keeps these segments does not keep the trace, whose own uses keep the flags.
+            traced = isinstance(flags, jax.core.Tracer)
+            self._found_flags = (
+                where,
+                weakref.ref(flags) if traced else lambda: _unless_deleted(flags),
+            )
+        return flags
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, int | None]]:
-        """The descriptor and what was found of it; its kind and the axis's length are static."""
-        return (self._descriptor, *self._found), (self._kind, self._total)
+        """Flags or ids, or bounds and their head flags; the form and the length are static."""
+        arrays = (self._array,) if self._counted else (self._array, self._flags_of_bounds)
+        return arrays, (self._form, self._total)
 
     @classmethod
     def tree_unflatten(cls, aux: tuple[str, int | None], children: tuple[Any, ...]) -> Segments:
         """Undo ``tree_flatten``; nothing is checked."""
-        descriptor, *found = children
-        return cls(aux[0], descriptor, aux[1], (found[0], found[1]))
+        array, *flags = children
+        return cls(aux[0], array, aux[1], *flags)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What was found belongs to a trace of this process.
+        given = () if self._given_flags is _NOT_GIVEN else (self._given_flags,)
+        return Segments, (self._form, self._array, self._total, *given)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Segments):
+            return NotImplemented
+        if not (is_known(self._array) and is_known(other._array)):
+            raise TypeError(
+                "jscan.Segments: == needs segments whose values are known; got traced ones"
+            )
+        if self._counted and other._counted:
+            return np.array_equal(self._known_heads, other._known_heads)
+        if not (self._counted or other._counted):
+            return self._total == other._total and np.array_equal(self._array, other._array)
+        counted, bounded = (self, other) if self._counted else (other, self)
+        return _same_places(counted._known_heads, np.asarray(bounded._array), bounded._length)
 
     def __repr__(self) -> str:
-        total = "" if self._total is None else f", total={self._total}"
-        return f"Segments.from_{self._kind}({self._descriptor!r}{total})"
+        if self._counted or not hasattr(self._array, "shape"):
+            return f"Segments({self._form}={_typed(self._array)})"
+        offsets = _typed(self._array)
+        if is_known(self._array) and self._array.ndim == 1:
+            offsets = np.array2string(np.asarray(self._array), threshold=16, max_line_width=100)
+        return f"Segments(num_segments={self.num_segments}, total={self._total}, offsets={offsets})"
+
+
+export.register_pytree_node_serialization(
+    Segments,
+    serialized_name="jscan.Segments",
+    serialize_auxdata=lambda aux: json.dumps(aux).encode(),
+    deserialize_auxdata=lambda data: tuple(json.loads(data)),
+)
+
+
+def _unless_deleted(flags: jax.Array) -> jax.Array | None:
+    """Flags that were found, unless a program was given them for good."""
+    return None if flags.is_deleted() else flags
 
 
 def head_flags(segments: Segments) -> jax.Array:
     """Head flags as scans read them: the first may be False, and given flags are not copied."""
-    kind, array = segments._kind, segments._descriptor
-    if kind == "flags":
-        return jnp.asarray(array)
-    if kind == "ids":
-        return fallback.changes(jnp.asarray(array), axis=array.ndim - 1)
-    found: jax.Array = segments._found[1]
-    return found
+    if not segments._counted:
+        return jnp.asarray(segments._flags_of_bounds)
+    array = jnp.asarray(segments._array)
+    return array if segments._form == "flags" else fallback.changes(array, axis=array.ndim - 1)
 
 
 def describe(segments: Segments) -> tuple[str, jax.Array]:
     """What tells an element's segment, and how: by "flags", by "runs", or by "offsets"."""
-    if segments._kind == "flags":
-        return "flags", jnp.asarray(segments._descriptor)
-    if segments._kind == "ids":
-        return "runs", jnp.asarray(segments._descriptor)
-    return "offsets", segments._bounds
+    kind = segments._source if segments._counted else "offsets"
+    return kind, jnp.asarray(segments._array)
+
+
+def _bounds_of_offsets(offsets: jax.Array, total: int) -> jax.Array:
+    """Of offsets that are not known: they begin with 0 and never decrease, whatever is given."""
+    given = _at_least_int32(offsets)
+    inside = (given >= 0) & (given < total)
+    bounds = lax.convert_element_type(jnp.where(inside, given, total), jnp.int32)
+    return _behind_zero(lax.slice_in_dim(_scan(lax.min, bounds, reverse=True), 1, None))
+
+
+def _bounds_of_lengths(lengths: jax.Array, total: int) -> jax.Array:
+    """The same of lengths."""
+    # They add up to at most twice the total before they are cut down to it, which 32 bits without
+    # a sign can hold.
+    given = lax.convert_element_type(jnp.clip(_at_least_int32(lengths), 0, total), jnp.uint32)
+    limit = np.uint32(total)
+    ends = _scan(lambda a, b: jnp.minimum(a + b, limit), given, reverse=False)
+    return _behind_zero(lax.convert_element_type(ends, jnp.int32))
+
+
+def _at_least_int32(x: jax.Array) -> jax.Array:
+    return lax.convert_element_type(x, jnp.int32) if x.dtype.itemsize < 4 else x
+
+
+def _behind_zero(ends: jax.Array) -> jax.Array:
+    return lax.concatenate([jnp.zeros((1,), jnp.int32), ends], 0)
 
 
 def _scan(fn: Callable[[Any, Any], Any], x: jax.Array, *, reverse: bool) -> jax.Array:
@@ -296,47 +359,39 @@ def _scan(fn: Callable[[Any, Any], Any], x: jax.Array, *, reverse: bool) -> jax.
     return result
 
 
-def _discrete(where: str, name: str, value: Any, *, allow_bool: bool) -> Any:
-    # What is known stays known inside jit: an array of JAX made of it there would be traced.
-    array = value if isinstance(value, jax.Array) else np.asarray(value)
-    if isinstance(value, (list, tuple)) and array.size == 0:
-        array = array.astype(np.int32)
-    dtypes = "a bool or integer dtype" if allow_bool else "an integer dtype"
-    if not (jnp.issubdtype(array.dtype, jnp.integer) or (allow_bool and array.dtype == jnp.bool_)):
-        raise TypeError(f"jscan.{where}: {name} must have {dtypes}; got {array.dtype}")
-    if array.ndim == 0:
-        raise ValueError(f"jscan.{where}: {name} must have at least one dimension; got a scalar")
-    if isinstance(array, np.ndarray):
-        array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
-    return array
+def _same_places(heads: Any, bounds: Any, total: int) -> bool:
+    """Whether all rows of heads, none of whose segments is empty, are those of the bounds."""
+    starts, ends = bounds[..., :-1], bounds[..., -1]
+    if heads.shape != (*ends.shape, total) or (ends != total).any():
+        return False
+    if (np.count_nonzero(heads, axis=-1) != starts.shape[-1]).any():
+        return False
+    return np.array_equal(np.nonzero(heads)[-1].reshape(starts.shape), starts)
 
 
-def _one_dimensional(where: str, name: str, value: Any) -> Any:
-    array = _discrete(where, name, value, allow_bool=False)
-    if array.ndim != 1:
-        raise ValueError(f"jscan.{where}: {name} must be one-dimensional; got shape {array.shape}")
-    return array
+def _typed(array: Any) -> str:
+    """What is no array, as in a pytree of something else, by its own name."""
+    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+        return repr(array)
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
 
 
-def _total(where: str, total: Any) -> int | None:
-    return None if total is None else _number(where, "total", total)
+def _checked_total(caller: str, total: Any) -> int | None:
+    return None if total is None else _number(caller, "total", total)
 
 
-def _number(where: str, name: str, value: Any) -> int:
-    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__") or _is_traced(value):
-        raise TypeError(
-            f"jscan.{where}: {name} must be an integer known at trace time; got {value!r}"
-        )
-    if int(value) < 0:
-        raise ValueError(f"jscan.{where}: {name} must not be negative; got {value}")
-    return int(value)
-
-
-def _required_total(where: str, name: str, total: int | None) -> int:
+def _required_total(caller: str, name: str, total: int | None) -> int:
     if total is None:
-        raise ValueError(f"jscan.{where}: total is required where {name} is traced")
+        raise ValueError(f"{caller}: total is required where {name} is traced")
     return total
 
 
-def _is_traced(value: Any) -> bool:
-    return isinstance(value, jax.core.Tracer)
+def _number(caller: str, name: str, value: Any) -> int:
+    traced = isinstance(value, jax.core.Tracer)
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__") or traced:
+        raise TypeError(f"{caller}: {name} must be an integer known at trace time; got {value!r}")
+    number = int(value)
+    if not 0 <= number < descriptors.LIMIT:
+        what = "not be negative" if number < 0 else "be less than 2**31 - 1"
+        raise ValueError(f"{caller}: {name} must {what}; got {number}")
+    return number

@@ -14,6 +14,9 @@ from jscan.fallback import as_bool
 from jscan.rank_primitive import check_places, rank
 from jscan.segments import Segments
 
+# Without enumerate, which a star import would put in the place of Python's own.
+__all__ = ["distribute", "pack", "split", "split_and_segment"]
+
 
 def enumerate(
     mask: Any, axis: int = 0, *, reverse: bool = False, segments: Any = None

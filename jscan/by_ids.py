@@ -1,0 +1,144 @@
+"""Reductions by ids of segments: sorted ones to ``reduce_p``, others to a scatter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan import checks, descriptors, dispatch, fallback, operators, reduce_primitive
+from jscan.combine import accumulation_dtype
+
+_UPDATES = {"add": "add", "mul": "multiply", "max": "max", "min": "min"}
+_IN_PLAIN_JAX = ("auto", "xla")
+
+
+def reduce(
+    caller: str,
+    operator: operators.Operator,
+    data: Any,
+    segment_ids: Any,
+    num_segments: int | None,
+    *,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    bucket_size: int | None,
+    mode: Any,
+    method: str,
+) -> jax.Array:
+    """Check the arguments of ``jscan.segment_sum`` and its like, and reduce."""
+    checks.check_method(caller, method)
+    ids = descriptors.discrete(caller, "segment_ids", segment_ids, allow_bool=False)
+    array = _one_for_each_id(caller, checks.as_array(caller, "data", data), ids)
+    if not operator.takes(array.dtype):
+        raise TypeError(
+            f"{caller}: data has dtype {array.dtype}, which {operator.name} does not take"
+        )
+    count = _count(caller, num_segments, ids)
+    is_sorted = checks.check_flag(caller, "indices_are_sorted", indices_are_sorted)
+    unique = checks.check_flag(caller, "unique_indices", unique_indices)
+    bucket = _check_bucket_size(caller, bucket_size)
+    clips = _clips(caller, mode)
+    if method not in _IN_PLAIN_JAX and bucket is not None:
+        raise ValueError(
+            f"{caller}: method={method!r} has no buckets; bucket_size={bucket} needs method='auto' "
+            "or method='xla'"
+        )
+    if method not in _IN_PLAIN_JAX and not is_sorted:
+        raise ValueError(f"{caller}: method={method!r} needs indices_are_sorted=True")
+    ids = jnp.asarray(descriptors.fitted_ids(ids, count))
+    if clips and count:
+        top = min(count - 1, int(operators.integer_limits(ids.dtype).max))
+        ids = lax.clamp(np.zeros((), ids.dtype), ids, np.asarray(top, ids.dtype))
+    if bucket is not None or not is_sorted:
+        return _scattered(operator, array, ids, count, bucket, unique)
+    (result,) = reduce_primitive.reduce(
+        [array],
+        lax.expand_dims(ids, range(1, array.ndim)),
+        combine=dispatch.combine_once(operator, (array.dtype,)),
+        axis=0,
+        kind="ids",
+        num_segments=count,
+        method=method,
+    )
+    return result
+
+
+def _one_for_each_id(caller: str, data: jax.Array, ids: Any) -> jax.Array:
+    """``data`` with an element for each id; ``jax.ops`` spreads one for all of them too."""
+    if ids.ndim == 1 and data.shape[:1] in ((), (1,)):
+        return jnp.broadcast_to(data, (*ids.shape, *data.shape[1:]))
+    if ids.ndim != 1 or data.shape[0] != ids.shape[0]:
+        raise ValueError(
+            f"{caller}: segment_ids must have one id for each element of data's first axis; got "
+            f"segment_ids of shape {ids.shape} and data of shape {data.shape}"
+        )
+    return data
+
+
+def _count(caller: str, num_segments: Any, ids: Any) -> int:
+    count = checks.check_count(caller, "num_segments", num_segments)
+    if count is not None:
+        return count
+    if not descriptors.is_known(ids):
+        raise ValueError(f"{caller}: num_segments is required where segment_ids is traced")
+    count = max(descriptors.highest(ids), -1) + 1 if ids.size else 0
+    if count >= descriptors.LIMIT:
+        raise ValueError(
+            f"{caller}: num_segments must be below 2**31 - 1; left out, it is max(segment_ids) + 1,"
+            f" which is {count}"
+        )
+    return count
+
+
+def _check_bucket_size(caller: str, bucket_size: Any) -> int | None:
+    size = checks.check_count(caller, "bucket_size", bucket_size)
+    if size == 0:
+        raise ValueError(f"{caller}: bucket_size must be at least 1; got 0")
+    return size
+
+
+def _clips(caller: str, mode: Any) -> bool:
+    """Whether ids are moved into range; in the other modes those out of range are dropped."""
+    modes = lax.GatherScatterMode
+    if mode is not None and not isinstance(mode, (str, modes)):
+        raise TypeError(
+            f"{caller}: mode must be a jax.lax.GatherScatterMode or its name; got {mode!r}"
+        )
+    known = (None, "fill", "drop", "clip", "promise_in_bounds")
+    if mode not in (*known, modes.FILL_OR_DROP, modes.CLIP, modes.PROMISE_IN_BOUNDS):
+        raise ValueError(
+            f"{caller}: mode must be one of 'fill', 'drop', 'clip', 'promise_in_bounds'; "
+            f"got {mode!r}"
+        )
+    return mode in ("clip", modes.CLIP)
+
+
+def _scattered(
+    operator: operators.Operator,
+    data: jax.Array,
+    ids: jax.Array,
+    num_segments: int,
+    bucket_size: int | None,
+    unique: bool,
+) -> jax.Array:
+    """The scatter of ``jax.ops``, which has no identity for types without infinity."""
+    wide = data.astype(accumulation_dtype(data.dtype))
+    identity = operator.identity(wide.dtype)
+    # Left to itself, JAX takes wide ids modulo 2**32.
+    places = fallback.places_of(ids, num_segments)
+    shape: tuple[int, ...] = (num_segments, *wide.shape[1:])
+    where: tuple[jax.Array, ...] = (places,)
+    if bucket_size is not None:
+        bucket = lax.iota(jnp.int32, places.shape[0]) // np.int32(bucket_size)
+        shape, where = (-(-places.shape[0] // bucket_size), *shape), (bucket, places)
+    update = getattr(jnp.full(shape, identity, wide.dtype).at[where], _UPDATES[operator.name])
+    result: jax.Array = update(
+        wide, mode="drop", unique_indices=unique, wrap_negative_indices=False
+    )
+    if bucket_size is not None:
+        result = lax.reduce(result, identity, operator.combine, (0,))
+    return result.astype(data.dtype)

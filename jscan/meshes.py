@@ -1,0 +1,138 @@
+"""Meshes whose axes have the type Explicit: where it ends, and how results are laid out.
+
+Along such an axis the layout of an array is part of its type, and every operation must be told the
+layout of its result, also in a batch and in a derivative. What is written here knows one thing of
+it: a result is laid out as the operand that it belongs to. So the axes count as Auto while jscan's
+own operations run, where XLA finds the layouts in between, and results get theirs at the end:
+
+    operands ── cast, which moves nothing ──► own operations, axes Auto ── laid out ──► results
+
+A user's operator that closes over arrays runs outside, in the mesh that those arrays are in.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, use_abstract_mesh
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Dimensions = Callable[[int], int | None]
+"""From a result's dimension to that of the operand which lies there; None where none does."""
+
+
+def same(dimension: int) -> int | None:
+    """Results have the operands' dimensions."""
+    return dimension
+
+
+def without(axis: int) -> Dimensions:
+    """Results have the operands' dimensions but for ``axis``."""
+    return lambda d: d if d < axis else d + 1
+
+
+def instead_of(axis: int, count: int = 1) -> Dimensions:
+    """Results have one dimension of their own where the operands have ``count``, from ``axis``."""
+    return lambda d: d if d < axis else None if d == axis else d + count - 1
+
+
+def automatically(
+    run: Callable[..., Any], *operands: Any, like: Sequence[Any], dimensions: Dimensions = same
+) -> Any:
+    """``run(*operands)`` with all axes Auto; results are laid out as ``like``.
+
+    Operands are pytrees. The first result takes after the first of ``like`` before the others, and
+    so on.
+    """
+    mesh = explicit_mesh(operands)
+    if mesh is None:
+        return run(*operands)
+    axes = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    explicit = [name for name, kind in axes if kind == AxisType.Explicit]
+    auto = mesh.update_axis_types(dict.fromkeys(explicit, AxisType.Auto))
+    shapes = [jax.typeof(x) for x in like]
+    with use_abstract_mesh(auto):
+        results = run(*(jax.tree.map(lambda x: _laid_out(x, auto, ()), tree) for tree in operands))
+    leaves, treedef = jax.tree.flatten(results)
+    placed = []
+    for i, x in enumerate(leaves):
+        own = shapes[i : i + 1]
+        others = [aval for aval in shapes if not own or aval.ndim == own[0].ndim]
+        placed.append(_laid_out(x, mesh, _entries(x, [*own, *others], dimensions)))
+    return jax.tree.unflatten(treedef, placed)
+
+
+def automatic(
+    take_after: Callable[[dict[str, Any]], tuple[Any, Dimensions]],
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A public function that calls none of the user's, run `automatically`.
+
+    ``take_after`` says, from its arguments, which arrays its results take after and how.
+    """
+
+    def decorator(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+            if explicit_mesh((args, kwargs)) is None:
+                return function(*args, **kwargs)
+            arguments = signature.bind(*args, **kwargs).arguments
+            like, dimensions = take_after(arguments)
+            results: R = automatically(
+                lambda args, kwargs: function(*args, **kwargs),
+                args,
+                kwargs,
+                like=[x for x in jax.tree.leaves(like) if hasattr(x, "shape")],
+                dimensions=dimensions,
+            )
+            return results
+
+        return wrapped
+
+    return decorator
+
+
+def explicit_mesh(tree: Any) -> AbstractMesh | None:
+    """The mesh of Explicit axes in which any array lies; None where there is none."""
+    for x in jax.tree.leaves(tree):
+        if isinstance(x, jax.Array):
+            mesh: AbstractMesh = jax.typeof(x).sharding.mesh
+            if AxisType.Explicit in mesh.axis_types:
+                return mesh
+    return None
+
+
+def _laid_out(x: Any, mesh: AbstractMesh, entries: Sequence[Any]) -> Any:
+    """An array in ``mesh``; what is none stays as it is."""
+    if not isinstance(x, jax.Array):
+        return x
+    spec = PartitionSpec(*entries, *[None] * (x.ndim - len(entries)))
+    moved: Any = jax.sharding.reshard(x, NamedSharding(mesh, spec))
+    return moved
+
+
+def _entries(x: Any, like: Sequence[Any], dimensions: Dimensions) -> list[Any]:
+    """For each dimension the mesh axes of the first array that has it, each of them once."""
+    taken: set[str] = set()
+    entries = []
+    for d, size in enumerate(x.shape):
+        source = dimensions(d)
+        found = None
+        for aval in like:
+            if source is None or source >= aval.ndim or aval.shape[source] != size:
+                continue
+            entry = aval.sharding.spec[source]
+            names = entry if isinstance(entry, tuple) else (entry,)
+            if entry is not None and not taken.intersection(names):
+                taken.update(names)
+                found = entry
+                break
+        entries.append(found)
+    return entries
