@@ -211,11 +211,11 @@ def disable_jit(row: Row) -> None:
 
 def debug_nans(row: Row) -> None:
     """No false alarm, in jit or outside of it."""
-    wanted = row.inexact and derivatives.gradient(row)  # the loop's own programs are not searched
+    if row.inexact:
+        derivatives.jacobian(row)  # the loop is compiled before NaN is searched for
     with jax.debug_nans(True):
         value_and_gradient(row, compiled=True)
         value_and_gradient(row, compiled=False)
-    del wanted
 
 
 def strict_promotion(row: Row) -> None:
