@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, descriptors, dispatch, fallback, operators, reduce_primitive
+from jscan import checks, descriptors, dispatch, fallback, meshes, operators, reduce_primitive
 from jscan.combine import accumulation_dtype
 
 _UPDATES = {"add": "add", "mul": "multiply", "max": "max", "min": "min"}
@@ -53,18 +54,56 @@ def reduce(
     if clips and count:
         top = min(count - 1, int(operators.integer_limits(ids.dtype).max))
         ids = lax.clamp(np.zeros((), ids.dtype), ids, np.asarray(top, ids.dtype))
-    if bucket is not None or not is_sorted:
+
+    def run(array: jax.Array, ids: jax.Array) -> jax.Array:
+        if bucket is None and is_sorted:
+            return _of_neighbours(operator, array, ids, count, method)
+        if operator.name == "mul" and bucket is None and not unique:
+            return _product(array, ids, count)
         return _scattered(operator, array, ids, count, bucket, unique)
+
+    result: jax.Array = meshes.automatically(
+        run, array, ids, like=[array], dimensions=meshes.instead_of(0)
+    )
+    return result
+
+
+def _of_neighbours(
+    operator: operators.Operator, data: jax.Array, ids: jax.Array, num_segments: int, method: str
+) -> jax.Array:
+    """The reduction where equal ids are neighbours."""
     (result,) = reduce_primitive.reduce(
-        [array],
-        lax.expand_dims(ids, range(1, array.ndim)),
-        combine=dispatch.combine_once(operator, (array.dtype,)),
+        [data],
+        lax.expand_dims(ids, range(1, data.ndim)),
+        combine=dispatch.combine_once(operator, (data.dtype,)),
         axis=0,
         kind="ids",
-        num_segments=count,
+        num_segments=num_segments,
         method=method,
     )
     return result
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _product(data: jax.Array, ids: jax.Array, num_segments: int) -> jax.Array:
+    """Products in any order, of whose scatter JAX knows no derivative."""
+    return _scattered(operators.mul, data, ids, num_segments, None, False)
+
+
+@_product.defjvp
+def _product_jvp(
+    num_segments: int, primals: tuple[jax.Array, jax.Array], tangents: tuple[Any, Any]
+) -> tuple[jax.Array, jax.Array]:
+    """The derivative of the product of sorted ids."""
+    data, ids = primals
+    order = jnp.argsort(ids, stable=True)
+
+    def of_sorted(data: jax.Array) -> jax.Array:
+        moved = jnp.take(data, order, 0)
+        return _of_neighbours(operators.mul, moved, jnp.take(ids, order), num_segments, "auto")
+
+    _, slope = jax.jvp(of_sorted, (data,), (tangents[0],))
+    return _product(data, ids, num_segments), slope
 
 
 def _one_for_each_id(caller: str, data: jax.Array, ids: Any) -> jax.Array:

@@ -170,8 +170,10 @@ def _reduce_whole(
         )
         return [lax.squeeze(x, (axis,)) for x in results]
 
-    results = meshes.automatically(run, leaves, like=leaves, dimensions=meshes.without(axis))
-    return results
+    totals: list[jax.Array] = meshes.automatically(
+        run, leaves, like=leaves, dimensions=meshes.without(axis)
+    )
+    return totals
 
 
 def _combine(

@@ -17,7 +17,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import batching
 
-from jscan import extent, primitive
+from jscan import extent, meshes, primitive
 
 locate_p: Any = core.Primitive("jscan_locate")
 locate_p.multiple_results = True
@@ -25,8 +25,13 @@ locate_p.multiple_results = True
 
 def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
     """Bind ``locate_p``."""
-    [result] = locate_p.bind(
-        extent.replicate(bounds), n=n, emit=emit, interpret=primitive.interpreting()
+
+    def run(bounds: jax.Array) -> jax.Array:
+        [result] = locate_p.bind(bounds, n=n, emit=emit, interpret=primitive.interpreting())
+        return result
+
+    result: jax.Array = meshes.automatically(
+        run, bounds, like=[bounds], dimensions=meshes.instead_of(bounds.ndim - 1)
     )
     return result
 

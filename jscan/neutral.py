@@ -19,7 +19,7 @@ from jax import lax
 from jax.extend import core
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan import fallback, operators
+from jscan import extent, fallback, operators
 from jscan.combine import Combine, accumulation_dtype
 
 SAMPLE = 2**16
@@ -79,7 +79,8 @@ def check(
     with jax.ensure_compile_time_eval():
         wide = [
             lax.convert_element_type(
-                lax.slice_in_dim(x, 0, some, axis=axis), accumulation_dtype(x.dtype)
+                lax.slice_in_dim(extent.gather(x, axis), 0, some, axis=axis),
+                accumulation_dtype(x.dtype),
             )
             for x in leaves
         ]

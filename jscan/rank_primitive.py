@@ -24,7 +24,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import batching
 
-from jscan import extent, fallback, primitive
+from jscan import extent, fallback, meshes, primitive
 
 rank_p: Any = core.Primitive("jscan_rank")
 rank_p.multiple_results = True
@@ -40,26 +40,36 @@ def rank(
     size: int | None = None,
 ) -> jax.Array:
     """Bind ``rank_p``."""
-    n = marks.shape[axis]
     check_places("jscan", "marks", marks, axis)
-    marks = extent.replicate(marks)
+    n = marks.shape[axis]
+    length = n if size is None else size
+
+    def run(marks: jax.Array) -> jax.Array:
+        # Kernels write no more words than there are elements.
+        head = _bind(
+            marks, axis=axis, emit=emit, source=source, reverse=reverse, size=min(length, n)
+        )
+        if length <= n:
+            return head
+        shape = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
+        return lax.concatenate([head, lax.full(shape, np.int32(n))], axis)
+
+    dimensions = meshes.instead_of(axis) if emit == "places" else meshes.same
+    result: jax.Array = meshes.automatically(run, marks, like=[marks], dimensions=dimensions)
+    return result
+
+
+def _bind(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.Array:
     operands = [marks]
     if emit == "order":
         unmarked = jnp.sum(~fallback.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
         operands.append(unmarked)
-    if emit == "places" and size is not None and size > n:
-        # Kernels write no more words than there are elements.
-        head = rank(marks, axis=axis, emit=emit, source=source, size=n)
-        shape = (*marks.shape[:axis], size - n, *marks.shape[axis + 1 :])
-        return lax.concatenate([head, lax.full(shape, np.int32(n))], axis)
     [result] = rank_p.bind(
         *extent.vary_alike(operands),
         axis=axis,
-        source=source,
         emit=emit,
-        reverse=reverse,
-        size=n if size is None else size,
         interpret=primitive.interpreting(),
+        **params,
     )
     return result
 

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, dispatch, operators, primitive
+from jscan import checks, dispatch, meshes, operators, primitive
 from jscan.combine import accumulation_dtype
 
 __all__ = ["linear_recurrence"]
 
 
+@meshes.automatic(lambda given: ([given["b"], given["a"]], meshes.same))
 def linear_recurrence(
     a: Any,
     b: Any,
@@ -157,4 +158,4 @@ def _started(
     place = n - 1 if reverse else 0
     first = lax.slice_in_dim(a, place, place + 1, axis=axis) * lax.expand_dims(h0, (axis,))
     ends = [(place, n - 1 - place, 0) if d == axis else (0, 0, 0) for d in range(b.ndim)]
-    return (b.astype(wide) + lax.pad(first, np.zeros((), wide)[()], ends)).astype(b.dtype)
+    return (b.astype(wide) + lax.pad(first, jnp.zeros((), wide), ends)).astype(b.dtype)

@@ -47,7 +47,7 @@ def reduce(
     """Bind ``reduce_p``; leaves and descriptor have one rank."""
     operands = [*leaves] if descriptor is None else [*leaves, descriptor]
     results: list[jax.Array] = reduce_p.bind(
-        *extent.vary_alike([extent.replicate(x) for x in operands]),
+        *extent.vary_alike(operands),
         combine=combine,
         axis=axis,
         kind=kind,

@@ -99,8 +99,8 @@ def segment_prod(
 
     ``y[s] = product of data[i] over all i with segment_ids[i] == s``, and 1 where there is none.
 
-    Arguments, result, errors and cost are those of ``jscan.segment_sum``. It is differentiable
-    where ids are sorted; ``jax.ops`` differentiates no product.
+    Arguments, result, errors and cost are those of ``jscan.segment_sum``. It is differentiable,
+    where ids are not sorted by way of sorting them; ``jax.ops`` differentiates no product.
 
     Example:
       >>> import jax.numpy as jnp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import weakref
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import numpy as np
 from jax import export, lax
 from jax.extend.core import get_opaque_trace_state
 
-from jscan import descriptors, fallback, primitive
+from jscan import descriptors, fallback, meshes, primitive
 from jscan.combine import trace
 from jscan.descriptors import is_known
 from jscan.fallback import as_bool
@@ -39,8 +40,9 @@ class Segments:
 
     What is known when it is built, also inside ``jit``, stays known: nothing is compiled for it,
     and it may be kept and used in another trace. Lengths and offsets are searched for head flags
-    where these are first used, once in a program, and once for all programs where the segments are
-    passed in: a fill and a scatter on a GPU, which ``jit`` drops where nothing uses the flags.
+    where these are first used: once in each trace (a loop's body is one), or once for all of them
+    where the segments are passed in. On a GPU that is a fill and a scatter, which ``jit`` drops
+    where nothing uses the flags.
 
     Segments are equal where they divide axes of one length at the same places into segments of the
     same numbers, the empty ones included, whatever they were built from. They have no hash, as
@@ -121,7 +123,8 @@ class Segments:
             bounds = descriptors.bounds_of_lengths(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
         total = _required_total(caller, "lengths", total)
-        return cls("bounds", _bounds_of_lengths(array, total), total)
+        find = functools.partial(_bounds_of_lengths, total=total)
+        return cls("bounds", meshes.automatically(find, array, like=[]), total)
 
     @classmethod
     def from_offsets(cls, offsets: Any, total: int | None = None) -> Segments:
@@ -150,14 +153,21 @@ class Segments:
             bounds = descriptors.bounds_of_offsets(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
         total = _required_total(caller, "offsets", total)
-        return cls("bounds", _bounds_of_offsets(array, total), total)
+        find = functools.partial(_bounds_of_offsets, total=total)
+        return cls("bounds", meshes.automatically(find, array, like=[]), total)
 
     @property
     def flags(self) -> jax.Array:
         """Head flags, bool: True on the first element of every segment that has one."""
-        heads = as_bool(head_flags(self))
-        # Bounds begin with 0, so that the first element is a head already.
-        return heads | fallback.is_first(heads, axis=heads.ndim - 1) if self._counted else heads
+        heads = head_flags(self)
+        if not self._counted:  # bounds begin with 0, so that the first element is a head already
+            return as_bool(heads)
+
+        def run(heads: jax.Array) -> jax.Array:
+            return as_bool(heads) | fallback.is_first(heads, axis=heads.ndim - 1)
+
+        flags: jax.Array = meshes.automatically(run, heads, like=[heads])
+        return flags
 
     @property
     def ids(self) -> jax.Array:
@@ -169,7 +179,7 @@ class Segments:
         if self._counted:
             array = jnp.asarray(self._array)
             return rank(array, axis=array.ndim - 1, source=self._source, emit="number")
-        return locate(jnp.asarray(self._array), n=self._length, emit="ids")
+        return locate(self._bounds, n=self._length, emit="ids")
 
     def lengths(self, num_segments: int | None = None) -> jax.Array:
         """The lengths of the first ``num_segments`` segments, int32; 0 where there is none.
@@ -180,9 +190,7 @@ class Segments:
           TypeError: ``num_segments`` is no integer.
           ValueError: ``num_segments`` is negative, or missing where it is not static.
         """
-        offsets = self._offsets("jscan.Segments.lengths", num_segments)
-        behind = lax.slice_in_dim(offsets, 1, None, axis=-1)
-        return lax.sub(behind, lax.slice_in_dim(offsets, 0, -1, axis=-1))
+        return jnp.diff(self._offsets("jscan.Segments.lengths", num_segments), axis=-1)
 
     def offsets(self, num_segments: int | None = None) -> jax.Array:
         """The offsets of the first ``num_segments`` segments: ``num_segments + 1`` int32.
@@ -202,9 +210,14 @@ class Segments:
         array = jnp.asarray(self._array)
         if self._counted:
             return rank(array, axis=array.ndim - 1, source=self._source, emit="places", size=size)
-        kept = lax.slice_in_dim(array, 0, min(size, array.shape[-1]), axis=-1)
-        shape = (*array.shape[:-1], size - kept.shape[-1])
-        return lax.concatenate([kept, lax.full(shape, np.int32(self._length))], array.ndim - 1)
+
+        def run(bounds: jax.Array) -> jax.Array:
+            kept = lax.slice_in_dim(bounds, 0, min(size, bounds.shape[-1]), axis=-1)
+            shape = (*bounds.shape[:-1], size - kept.shape[-1])
+            return lax.concatenate([kept, lax.full(shape, np.int32(self._length))], bounds.ndim - 1)
+
+        offsets: jax.Array = meshes.automatically(run, array, like=[])
+        return offsets
 
     @property
     def num_segments(self) -> int | None:
@@ -235,6 +248,14 @@ class Segments:
     def _length(self) -> int:
         assert self._total is not None
         return self._total
+
+    @property
+    def _bounds(self) -> jax.Array:
+        """Bounds that XLA does not count with as it compiles: 29 s for 10^6 elements on a CPU."""
+        bounds = jnp.asarray(self._array)
+        constant = is_known(self._array) and isinstance(bounds, jax.core.Tracer)
+        held: jax.Array = lax.optimization_barrier(bounds) if constant else bounds
+        return held
 
     @property
     def _known_heads(self) -> Any:
@@ -315,13 +336,19 @@ def head_flags(segments: Segments) -> jax.Array:
     if not segments._counted:
         return jnp.asarray(segments._flags_of_bounds)
     array = jnp.asarray(segments._array)
-    return array if segments._form == "flags" else fallback.changes(array, axis=array.ndim - 1)
+    if segments._form == "flags":
+        return array
+    heads: jax.Array = meshes.automatically(
+        lambda ids: fallback.changes(ids, axis=ids.ndim - 1), array, like=[array]
+    )
+    return heads
 
 
 def describe(segments: Segments) -> tuple[str, jax.Array]:
     """What tells an element's segment, and how: by "flags", by "runs", or by "offsets"."""
-    kind = segments._source if segments._counted else "offsets"
-    return kind, jnp.asarray(segments._array)
+    if segments._counted:
+        return segments._source, jnp.asarray(segments._array)
+    return "offsets", segments._bounds
 
 
 def _bounds_of_offsets(offsets: jax.Array, total: int) -> jax.Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, dispatch, fallback, operators, primitive
+from jscan import checks, dispatch, fallback, meshes, operators, primitive
 from jscan.fallback import as_bool
 from jscan.rank_primitive import check_places, rank
 from jscan.segments import Segments
@@ -18,6 +18,7 @@ from jscan.segments import Segments
 __all__ = ["distribute", "pack", "split", "split_and_segment"]
 
 
+@meshes.automatic(lambda given: (given["mask"], meshes.same))
 def enumerate(
     mask: Any, axis: int = 0, *, reverse: bool = False, segments: Any = None
 ) -> jax.Array:
@@ -61,6 +62,7 @@ def enumerate(
     return _count_before(as_bool(array), flags, axis=axis, reverse=reverse)
 
 
+@meshes.automatic(lambda given: (given["x"], meshes.same))
 def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = False) -> Any:
     """The first element of each segment, copied to all of its elements.
 
@@ -115,6 +117,7 @@ def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = F
     return jax.tree.unflatten(treedef, results)
 
 
+@meshes.automatic(lambda given: (given["x"], meshes.instead_of(0, np.ndim(given["mask"]))))
 def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
     """The elements of ``x`` where ``mask`` is true, next to each other; ``x[mask]`` of static size.
 
@@ -178,6 +181,7 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
     return jax.tree.unflatten(treedef, results)
 
 
+@meshes.automatic(lambda given: (given["x"], meshes.same))
 def split(x: Any, mask: Any, axis: int = 0) -> Any:
     """The elements where ``mask`` is false, then those where it is true, each in their order.
 
@@ -214,6 +218,7 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
     return jax.tree.unflatten(treedef, [_take(leaf, order, axis) for leaf in leaves])
 
 
+@meshes.automatic(lambda given: (given["x"], meshes.same))
 def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[Any, Segments]:
     """Each segment split on its own, and the segments of the result: two from each one.
 

@@ -15,7 +15,7 @@ import pytest
 from jax import lax
 
 import jscan
-from jscan import Segments
+from jscan import Segments, operators
 from jscan.locate_primitive import locate
 
 DESCRIPTIONS = {
@@ -138,6 +138,16 @@ def test_a_program_searches_once():
     segments = build("lengths")
     assert searches(lambda x: running(x, segments), X) == 1
     assert searches(lambda x, v: running(x, Segments.from_lengths(v, 5)), X, np.array([2, 3])) == 1
+
+
+def test_a_compiler_does_not_count_places():
+    segments = build("lengths")
+    for numbers in (
+        lambda: segments.ids,
+        lambda: jscan.reduce(operators.add, X, segments=segments),
+    ):
+        assert "optimization_barrier" in jax.jit(numbers).lower().as_text()
+    assert "optimization_barrier" not in jax.jit(lambda s: s.ids).lower(segments).as_text()
 
 
 def test_a_program_that_is_handed_segments_does_not_search(caplog):
