@@ -118,8 +118,6 @@ def by_ids(name: str, operation: Operation, *, indices_are_sorted: bool, form: s
     def numbers(_: Any, ids: Any) -> Any:
         return np.broadcast_to(np.where(ids < 0, COUNT, ids), (ROWS, LENGTH))
 
-    # Products by ids in any order are those of jax.ops, which differentiates none.
-    slopes = indices_are_sorted or operation is not operations.PRODUCT
     order = "of sorted ids" if indices_are_sorted else "of ids in any order"
     return Row(
         " ".join(filter(None, (name, order, form))),
@@ -129,7 +127,7 @@ def by_ids(name: str, operation: Operation, *, indices_are_sorted: bool, form: s
         ("nr", "n"),
         ("sr",),
         expected,
-        loop if slopes else None,
+        loop,
         linear=operation.linear,
         numbers=numbers,
     )
