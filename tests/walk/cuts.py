@@ -1,0 +1,109 @@
+"""How rows of the table are cut into segments: each form in which jscan takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jscan import Segments
+from tests import reference
+from tests.walk.row import LENGTH, ROWS
+
+COUNT = 4  # of segments, where there have to be so many
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A form of segments: an operand that says where they are, and what it means."""
+
+    name: str
+    covers: tuple[str, ...]
+    draw: Callable[[np.random.Generator], Any]
+    label: str
+    # What the function under test is given.
+    given: Callable[[Any], Any]
+    # Head flags, (n,) or (rows, n), by the module that is handed in: numpy or jax.numpy.
+    flags: Callable[[Any, Any], Any]
+
+    def numbers(self, descriptor: Any) -> reference.Array:
+        """The segment of each element, (rows, n)."""
+        heads = self.flags(np, descriptor)
+        return np.broadcast_to(reference.numbers_of(heads, axis=-1), (ROWS, LENGTH))
+
+
+def _flags(rng: np.random.Generator) -> Any:
+    flags = np.zeros(LENGTH, np.uint8)
+    flags[rng.choice(np.arange(1, LENGTH), COUNT - 2, replace=False)] = 3
+    return flags
+
+
+def _rows_of_flags(rng: np.random.Generator) -> Any:
+    return np.stack([_flags(rng) for _ in range(ROWS)]) != 0
+
+
+def _ids(rng: np.random.Generator) -> Any:
+    kinds = rng.permutation(9)[: COUNT - 1]
+    return kinds[np.cumsum(_flags(rng) != 0)].astype(np.int32)
+
+
+def _lengths(rng: np.random.Generator) -> Any:
+    return rng.permutation([3, 0, 4, 1]).astype(np.int32)
+
+
+def _offsets(rng: np.random.Generator) -> Any:
+    return np.concatenate([[0], np.cumsum(_lengths(rng))]).astype(np.int64)
+
+
+def _flags_of_ends(xp: Any, ends: Any) -> Any:
+    """Where the number of segments that have ended changes."""
+    number = xp.sum(xp.arange(LENGTH)[:, None] >= ends.astype(int)[None, :], axis=1)
+    return xp.concatenate([xp.ones(1, bool), number[1:] != number[:-1]])
+
+
+FLAGS = Cut("flags", (), _flags, "n", lambda d: d, lambda _, d: d.astype(bool))
+OF_FLAGS = Cut(
+    "Segments of flags",
+    ("Segments.from_flags",),
+    _flags,
+    "n",
+    Segments.from_flags,
+    lambda _, d: d.astype(bool),
+)
+ROWS_OF_FLAGS = Cut("rows of flags", (), _rows_of_flags, "rn", lambda d: d, lambda _, d: d)
+IDS = Cut(
+    "Segments of ids",
+    ("Segments.from_ids",),
+    _ids,
+    "n",
+    Segments.from_ids,
+    lambda xp, d: xp.concatenate([xp.ones(1, bool), d[1:] != d[:-1]]),
+)
+LENGTHS = Cut(
+    "Segments of lengths",
+    ("Segments.from_lengths",),
+    _lengths,
+    "s",
+    lambda d: Segments.from_lengths(d, total=LENGTH),
+    lambda xp, d: _flags_of_ends(xp, xp.cumsum(d)),
+)
+OFFSETS = Cut(
+    "Segments of offsets",
+    ("Segments.from_offsets",),
+    _offsets,
+    "s",
+    lambda d: Segments.from_offsets(d, total=LENGTH),
+    lambda xp, d: _flags_of_ends(xp, d[1:]),
+)
+
+
+def numbers_in_order(cut: Cut, descriptor: Any) -> Any:
+    """The segment of each element for a reduction, which counts empty ones; of jax.numpy."""
+    if cut is LENGTHS or cut is OFFSETS:
+        ends = jnp.cumsum(descriptor) if cut is LENGTHS else descriptor[1:]
+        return jnp.sum(jnp.arange(LENGTH)[:, None] >= ends.astype(int)[None, :], axis=1)
+    heads = cut.flags(jnp, descriptor).astype(int)
+    return jnp.cumsum(heads, axis=-1) - heads[..., :1]

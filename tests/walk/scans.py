@@ -1,0 +1,295 @@
+"""Rows of the table: scans and recurrences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jscan
+from jscan import networks, operators
+from tests import reference
+from tests.walk import cuts, operations, sequential
+from tests.walk.cuts import Cut
+from tests.walk.operations import Operation
+from tests.walk.row import LENGTH, ROWS, Row
+
+
+def label_of(axis: int) -> str:
+    """How rows lie in memory when `axis` is scanned."""
+    return "rn" if axis == 1 else "nr"
+
+
+def shape_of(label: str) -> tuple[int, ...]:
+    """The shape that a label of rows and the axis stands for."""
+    return tuple({"r": ROWS, "n": LENGTH}[letter] for letter in label)
+
+
+def lying(label: str, flags: Any) -> Any:
+    """Flags (rows, n) as the elements lie."""
+    return flags.T if flags.ndim > 1 and label == "nr" else flags
+
+
+def scanned(
+    name: str,
+    call: Callable[..., Any],
+    operation: Operation,
+    *,
+    covers: tuple[str, ...] = (),
+    axis: int = 1,
+    reverse: bool = False,
+    exclusive: bool = False,
+    cut: Cut | None = None,
+) -> Row:
+    """A row for a scan; `call` takes elements and options."""
+    label = label_of(axis)
+    count = len(operation.leaves)
+    form = {"axis": axis, "reverse": reverse}
+    ends = {**form, "exclusive": exclusive, "identity": operation.identity}
+
+    def elements(operands: Any) -> Any:
+        return tuple(operands[:count]) if count > 1 else operands[0]
+
+    def draw(rng: np.random.Generator) -> list[Any]:
+        shape = (*shape_of(label), *operation.trailing)
+        leaves = [leaf(rng, shape) for leaf in operation.leaves]
+        if cut is None:
+            return leaves
+        descriptor = cut.draw(rng)
+        return [*leaves, lying(label, descriptor) if cut.label == "rn" else descriptor]
+
+    def function(*operands: Any) -> Any:
+        options: dict[str, Any] = dict(form)
+        if exclusive:
+            options["exclusive"] = True
+        if cut is not None:
+            options["segments"] = cut.given(operands[count])
+        return call(elements(operands), **options)
+
+    def flags_of(xp: Any, operands: Any) -> Any:
+        if cut is None:
+            return None
+        descriptor = operands[count]
+        if cut.label == "rn":
+            return descriptor
+        return cut.flags(xp, descriptor)
+
+    def expected(*operands: Any) -> Any:
+        elems = elements(operands)
+        ys = reference.scan(operation.in_numpy, elems, flags=flags_of(np, operands), **ends)
+        return jax.tree.map(lambda x, y: reference.narrow(y, x.dtype), elems, ys)
+
+    def loop(*operands: Any) -> Any:
+        flags = flags_of(jnp, operands)
+        return sequential.scan(operation.in_jax, elements(operands), flags=flags, **ends)
+
+    def numbers(*operands: Any) -> Any:
+        assert cut is not None
+        return cut.numbers(lying(label, operands[count]))
+
+    whole = label + "." * len(operation.trailing)
+    labels = (whole,) * count
+    if cut is not None:
+        labels += (label if cut.label == "rn" else cut.label,)
+    return Row(
+        name,
+        (*covers, *operation.covers, *(() if cut is None else cut.covers)),
+        function,
+        draw,
+        labels,
+        (whole,) * count,
+        expected,
+        loop,
+        linear=operation.linear,
+        undecided=operation.undecided,
+        numbers=None if cut is None else numbers,
+    )
+
+
+def cumulative(name: str, form: str, operation: Operation, **options: Any) -> Row:
+    """A row for a cumulative function, which knows its operator."""
+    own = replace(operation, covers=())
+    return scanned(f"{name} {form}", getattr(jscan, name), own, covers=(name,), **options)
+
+
+def associative(form: str, operation: Operation, **options: Any) -> Row:
+    """A row for associative_scan."""
+    given = {}
+    if options.get("exclusive") and not isinstance(operation.operator, operators.Operator):
+        given["identity"] = operation.identity
+    call = partial(jscan.associative_scan, operation.operator, **given)
+    covers = ("associative_scan",)
+    return scanned(f"associative_scan {form}", call, operation, covers=covers, **options)
+
+
+def network(name: str, form: str, operation: Operation, **options: Any) -> Row:
+    """A row for a network; one that has slack gets some."""
+    slack = {"slack": 1} if name == "ladner_fischer" else {}
+    call = partial(getattr(networks, name), operation.operator, **slack)
+    own = replace(operation, covers=())
+    return scanned(f"{name} {form}", call, own, covers=(f"networks.{name}",), **options)
+
+
+def recurrence(
+    form: str,
+    *,
+    shared: bool = False,
+    start: bool = False,
+    axis: int = 1,
+    reverse: bool = False,
+    cut: Cut | None = None,
+    draws: tuple[operations.Draw, operations.Draw] = (operations.factors, operations.normal),
+) -> Row:
+    """A row for linear_recurrence, with a coefficient for each element or for each row of them."""
+    label = label_of(axis)
+    labels = ["n" if shared else label, label, *(["r"] if start else [])]
+    where = len(labels)
+    if cut is not None:
+        labels.append(label if cut.label == "rn" else cut.label)
+
+    def draw(rng: np.random.Generator) -> list[Any]:
+        drawn = [draws[0](rng, shape_of(labels[0])), draws[1](rng, shape_of(label))]
+        if start:
+            drawn.append(draws[1](rng, (ROWS,)))
+        if cut is not None:
+            descriptor = cut.draw(rng)
+            drawn.append(lying(label, descriptor) if cut.label == "rn" else descriptor)
+        return drawn
+
+    def function(a: Any, b: Any, *rest: Any) -> Any:
+        h0 = rest[0] if start else None
+        segments = None if cut is None else cut.given(rest[-1])
+        return jscan.linear_recurrence(a, b, h0, axis=axis, reverse=reverse, segments=segments)
+
+    def flags_of(xp: Any, rest: Any) -> Any:
+        if cut is None:
+            return None
+        return rest[-1] if cut.label == "rn" else cut.flags(xp, rest[-1])
+
+    def expected(a: Any, b: Any, *rest: Any) -> Any:
+        wide_a, wide_b = np.moveaxis(reference.widen(b) * 0, axis, 0), reference.widen(b)
+        coefficients = reference.widen(a)
+        coefficients = coefficients.reshape(coefficients.shape + (1,) * (b.ndim - a.ndim))
+        wide_a = np.moveaxis(np.broadcast_to(coefficients, b.shape), axis, 0)
+        wide_b = np.moveaxis(wide_b, axis, 0)
+        fresh = reference.restarts(flags_of(np, rest), LENGTH, axis, reverse)
+        h = reference.widen(rest[0]) if start else np.zeros_like(wide_b[0])
+        hs = np.empty_like(wide_b)
+        for position, t in enumerate(reversed(range(LENGTH)) if reverse else range(LENGTH)):
+            inside = wide_a[t] * h + wide_b[t]
+            begun = (position > 0) & fresh[t]
+            hs[t] = h = reference.choose(np.asarray(begun), wide_b[t], inside)
+        return reference.narrow(np.moveaxis(hs, 0, axis), b.dtype)
+
+    def loop(a: Any, b: Any, *rest: Any) -> Any:
+        h0 = rest[0] if start else None
+        flags = flags_of(jnp, rest)
+        return sequential.recurrence(a, b, h0, axis=axis, reverse=reverse, flags=flags)
+
+    def numbers(*operands: Any) -> Any:
+        assert cut is not None
+        return cut.numbers(lying(label, operands[where]))
+
+    return Row(
+        f"linear_recurrence {form}",
+        ("linear_recurrence", *(() if cut is None else cut.covers)),
+        function,
+        draw,
+        tuple(labels),
+        (label,),
+        expected,
+        loop,
+        # With a start it is linear in terms and start together.
+        linear=((1, 2),) if start else ((1,),),
+        undecided=(1, 2) if start else (),
+        numbers=None if cut is None else numbers,
+        entrance=LENGTH - 1 if reverse else 0,
+    )
+
+
+def batched_with_shared_flags() -> Row:
+    """A scan of rows by vmap, which all have the same flags."""
+    row = cumulative("cumsum", "by vmap", operations.SUM, cut=cuts.FLAGS)
+    scan = jax.vmap(lambda x, flags: jscan.cumsum(x, segments=flags), in_axes=(0, None))
+    return replace(row, name="cumsum by vmap with flags that rows share", function=scan)
+
+
+INTEGERS = replace(operations.SUM, leaves=[operations.integers])
+COMPLEX = replace(operations.SUM, leaves=[operations.complex_numbers])
+HALVES = replace(operations.SUM, leaves=[operations.halves])
+WITH_A_ZERO = replace(operations.PRODUCT, leaves=[operations.with_a_zero])
+EXCLUSIVE, REVERSE = {"exclusive": True}, {"reverse": True}
+BOTH = {"exclusive": True, "reverse": True}
+
+SCANS = (
+    cumulative("cumsum", "whole", operations.SUM),
+    cumulative("cumsum", "along axis 0", operations.SUM, axis=0),
+    cumulative("cumsum", "reversed exclusive", operations.SUM, **BOTH),
+    cumulative("cumsum", "by Segments of flags", operations.SUM, cut=cuts.OF_FLAGS, **REVERSE),
+    cumulative("cumsum", "by rows of flags", operations.SUM, cut=cuts.ROWS_OF_FLAGS, **BOTH),
+    cumulative("cumsum", "by ids along axis 0", operations.SUM, axis=0, cut=cuts.IDS),
+    cumulative("cumsum", "by lengths", operations.SUM, cut=cuts.LENGTHS, **EXCLUSIVE),
+    cumulative("cumsum", "by offsets", operations.SUM, cut=cuts.OFFSETS, **BOTH),
+    cumulative("cumsum", "of integers", INTEGERS),
+    cumulative("cumsum", "of integers by flags", INTEGERS, cut=cuts.FLAGS, **REVERSE),
+    cumulative("cumsum", "of complex numbers", COMPLEX, cut=cuts.FLAGS),
+    cumulative("cumsum", "of bfloat16", HALVES, cut=cuts.FLAGS),
+    batched_with_shared_flags(),
+    cumulative("cumprod", "reversed", operations.PRODUCT, **REVERSE),
+    cumulative("cumprod", "through a zero", WITH_A_ZERO),
+    cumulative("cumprod", "by flags", operations.PRODUCT, cut=cuts.FLAGS, **EXCLUSIVE),
+    cumulative("cummax", "whole", operations.MAXIMUM, axis=0),
+    cumulative("cummax", "by flags", operations.MAXIMUM, cut=cuts.FLAGS),
+    cumulative("cummax", "by rows of flags", operations.MAXIMUM, cut=cuts.ROWS_OF_FLAGS, **BOTH),
+    cumulative("cummin", "along axis 0 by flags", operations.MINIMUM, axis=0, cut=cuts.FLAGS),
+    cumulative("cumlogsumexp", "whole", operations.LOGADDEXP),
+    cumulative("cumlogsumexp", "by rows of flags", operations.LOGADDEXP, cut=cuts.ROWS_OF_FLAGS),
+    cumulative("cumlogsumexp", "reversed exclusive", operations.LOGADDEXP, cut=cuts.FLAGS, **BOTH),
+    recurrence("whole"),
+    recurrence("along axis 0 with shared coefficients", shared=True, axis=0),
+    recurrence("from a start", start=True, reverse=True),
+    recurrence("by flags", cut=cuts.FLAGS),
+    recurrence("by rows of flags from a start", start=True, cut=cuts.ROWS_OF_FLAGS),
+    recurrence("reversed by flags from a start", start=True, reverse=True, cut=cuts.FLAGS),
+    recurrence("of integers", draws=(operations.integers, operations.integers)),
+    recurrence(
+        "of complex numbers", draws=(operations.complex_numbers, operations.complex_numbers)
+    ),
+    associative("of a function of one leaf", operations.OWN_SUM, **REVERSE),
+    associative("of a function of two leaves", operations.OWN_AFFINE),
+    associative(
+        "of a function of two leaves by flags", operations.OWN_AFFINE, cut=cuts.FLAGS, **EXCLUSIVE
+    ),
+    associative("of add on two leaves", operations.TWO_SUMS, cut=cuts.ROWS_OF_FLAGS),
+    associative("of mul", operations.PRODUCT, **EXCLUSIVE),
+    associative("of max", operations.MAXIMUM, **REVERSE),
+    associative("of min", operations.MINIMUM, cut=cuts.OFFSETS),
+    associative("of logaddexp", operations.LOGADDEXP, cut=cuts.IDS),
+    associative("of affine", operations.AFFINE, axis=0),
+    associative("of affine by flags", operations.AFFINE, cut=cuts.FLAGS, **BOTH),
+    associative("of matrices", operations.MATRICES),
+    associative("of matrices by flags", operations.MATRICES, cut=cuts.FLAGS, **REVERSE),
+    associative(
+        "of matrices by rows of flags", operations.MATRICES, cut=cuts.ROWS_OF_FLAGS, **BOTH
+    ),
+    associative("of a function with an array in it", operations.ABOUT_THE_MIDDLE, cut=cuts.FLAGS),
+    associative("of moments", operations.WELFORD),
+    associative("of moments by rows of flags", operations.WELFORD, cut=cuts.ROWS_OF_FLAGS),
+    associative("of the latest value", operations.LATEST),
+    associative("of the latest value by flags", operations.LATEST, cut=cuts.FLAGS, **REVERSE),
+    associative("of a function with its own rule", operations.OWN_RULE, cut=cuts.FLAGS),
+    associative("of bitwise_and", operations.AND, cut=cuts.FLAGS, **EXCLUSIVE),
+    associative("of bitwise_or", operations.OR, **REVERSE),
+    associative("of bitwise_xor", operations.XOR, cut=cuts.ROWS_OF_FLAGS),
+    network("kogge_stone", "of a sum", operations.OWN_SUM),
+    network("hockney_jesshope", "reversed", operations.OWN_AFFINE, **REVERSE),
+    network("sklansky", "along axis 0", operations.PRODUCT, axis=0),
+    network("ladner_fischer", "with slack", operations.OWN_AFFINE),
+    network("brent_kung", "of max", operations.MAXIMUM),
+    network("han_carlson", "of matrices", operations.MATRICES),
+)
