@@ -19,10 +19,10 @@ from jscan import (
     meshes,
     operators,
     reduce_primitive,
+    scatters,
 )
 from jscan.combine import accumulation_dtype
 
-_UPDATES = {"add": "add", "mul": "multiply", "max": "max", "min": "min"}
 _IN_PLAIN_JAX = ("auto", "xla")
 
 
@@ -179,14 +179,11 @@ def _scattered(
     # Left to itself, JAX takes wide ids modulo 2**32.
     places = fallback.places_of(ids, num_segments)
     shape: tuple[int, ...] = (num_segments, *wide.shape[1:])
-    where: tuple[jax.Array, ...] = (places,)
+    where: Any = places
     if bucket_size is not None:
         bucket = lax.iota(jnp.int32, places.shape[0]) // np.int32(bucket_size)
         shape, where = (-(-places.shape[0] // bucket_size), *shape), (bucket, places)
-    update = getattr(jnp.full(shape, identity, wide.dtype).at[where], _UPDATES[operator.name])
-    result: jax.Array = update(
-        wide, mode="drop", unique_indices=unique, wrap_negative_indices=False
-    )
+    result = scatters.scatter(operator.name, wide, where, shape, identity, unique=unique)
     if bucket_size is not None:
         result = lax.reduce(result, identity, operator.combine, (0,))
     return result.astype(data.dtype)

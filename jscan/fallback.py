@@ -358,7 +358,8 @@ def spread_element(element: jax.Array, x: jax.Array, axis: int) -> jax.Array:
     if element.ndim == 0:
         return lax.full_like(first, element)
     shape = x.shape[:axis] + x.shape[axis + 1 :]
-    return lax.expand_dims(jnp.broadcast_to(element, shape), (axis,))
+    row = lax.expand_dims(jnp.broadcast_to(element, shape), (axis,))
+    return meshes.place_like(row, first)
 
 
 def as_bool(flags: jax.Array) -> jax.Array:

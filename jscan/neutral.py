@@ -85,7 +85,11 @@ def check(
             for x in leaves
         ]
         before = [
-            jnp.broadcast_to(fallback.spread_element(jnp.asarray(i, x.dtype), x, axis), x.shape)
+            meshes.broadcast(
+                fallback.spread_element(jnp.asarray(i, x.dtype), x, axis),
+                x.shape,
+                jax.typeof(x).sharding,
+            )
             for i, x in zip(identity, wide, strict=True)
         ]
         called = checked(caller, fn, leaves, treedef)

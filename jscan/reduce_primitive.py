@@ -26,7 +26,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching
 
-from jscan import extent, fallback, primitive, transposition
+from jscan import extent, fallback, primitive, scatters, transposition
 from jscan.combine import Combine
 from jscan.locate_primitive import locate
 
@@ -149,9 +149,9 @@ def _reduce_segments(
     identity = combine.identity
     assert identity is not None
     monoids = combine.monoids
-    if by_scan is None and all(name in _SCATTERS for name in monoids):
+    if by_scan is None and all(name in scatters.UPDATES for name in monoids):
         return [
-            _scatter(_SCATTERS[str(name)], x, numbers, i, num_segments)
+            _scatter(str(name), x, numbers, i, num_segments)
             for name, x, i in zip(monoids, leaves, identity, strict=True)
         ]
     flags = fallback.changes(numbers, axis=0)
@@ -163,19 +163,14 @@ def _reduce_segments(
     return fallback.last_of_segments(scanned, numbers, identity, axis=0, num_segments=num_segments)
 
 
-_SCATTERS = {"add": "add", "mul": "multiply", "max": "max", "min": "min"}
-
-
 def _scatter(
-    update: str, x: jax.Array, numbers: jax.Array, identity: Any, num_segments: int
+    name: str, x: jax.Array, numbers: jax.Array, identity: Any, num_segments: int
 ) -> jax.Array:
     """``x`` gathered into segments along the first axis; numbers outside are dropped."""
 
     def one(x: jax.Array, numbers: jax.Array) -> jax.Array:
         places = fallback.places_of(numbers, num_segments)
-        into = jnp.full((num_segments, *x.shape[1:]), identity, x.dtype)
-        result: jax.Array = getattr(into.at[places], update)(x, mode="drop")
-        return result
+        return scatters.scatter(name, x, places, (num_segments, *x.shape[1:]), identity)
 
     if all(size == 1 for size in numbers.shape[1:]):
         return one(x, numbers.reshape(numbers.shape[0]))

@@ -90,7 +90,8 @@ def _run_level(
     results = combine.apply(caller, fn, left, right, treedef)
     avals = [jax.typeof(result) for result in results]
     combine.check_results(caller, avals, left, [x.dtype for x in left])
-    return [_put(x, y, targets, idle, axis) for x, y in zip(leaves, results, strict=True)]
+    put = functools.partial(_put, combs=targets, idle=idle, axis=axis)
+    return [meshes.automatically(put, x, y, like=[x]) for x, y in zip(leaves, results, strict=True)]
 
 
 class _Comb(NamedTuple):

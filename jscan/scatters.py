@@ -1,0 +1,67 @@
+"""Reductions by segments as scatters, with their derivatives."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+UPDATES = {"add": "add", "mul": "multiply", "max": "max", "min": "min"}
+"""What updates a segment, by the primitive that combines its elements."""
+
+
+def scatter(
+    name: str,
+    x: jax.Array,
+    places: Any,
+    shape: tuple[int, ...],
+    identity: Any,
+    *,
+    unique: bool = False,
+) -> jax.Array:
+    """``x`` combined into an array of ``shape`` at ``places`` along the first axis.
+
+    Places, or several arrays of them for several axes, are not negative; those behind the end are
+    dropped.
+    """
+    if name in ("max", "min") and jnp.issubdtype(x.dtype, jnp.inexact):
+        return _extremum(x, places, name, shape, identity)
+    return _update(name, x, places, shape, identity, unique=unique)
+
+
+def _update(
+    name: str, x: jax.Array, places: Any, shape: tuple[int, ...], identity: Any, **how: Any
+) -> jax.Array:
+    update = getattr(jnp.full(shape, identity, x.dtype).at[places], UPDATES[name])
+    result: jax.Array = update(x, mode="drop", wrap_negative_indices=False, **how)
+    return result
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
+def _extremum(
+    x: jax.Array, places: Any, name: str, shape: tuple[int, ...], identity: Any
+) -> jax.Array:
+    return _update(name, x, places, shape, identity)
+
+
+@_extremum.defjvp
+def _extremum_jvp(
+    name: str,
+    shape: tuple[int, ...],
+    identity: Any,
+    primals: tuple[jax.Array, Any],
+    tangents: tuple[jax.Array, Any],
+) -> tuple[jax.Array, jax.Array]:
+    """The mean of the tangents of the elements that are the extremum, as JAX's own rule has it.
+
+    That divides zero by zero in a segment without elements, which ``jax.debug_nans`` finds.
+    """
+    x, places = primals
+    result = _extremum(x, places, name, shape, identity)
+    chosen = x == result.at[places].get(mode="fill", fill_value=0)
+    zero = jnp.zeros_like(x)
+    total = _update("add", jnp.where(chosen, tangents[0], zero), places, shape, 0)
+    count = _update("add", jnp.where(chosen, zero + 1, zero), places, shape, 0)
+    return result, total / jnp.maximum(count, 1)
