@@ -27,8 +27,8 @@ def scatter(
     dropped.
     """
     if name in ("max", "min") and jnp.issubdtype(x.dtype, jnp.inexact):
-        return _extremum(x, places, name, shape, identity)
-    return _update(name, x, places, shape, identity, unique=unique)
+        return _extremum(x, places, name, shape, identity, unique)
+    return _update(name, x, places, shape, identity, unique_indices=unique)
 
 
 def _update(
@@ -39,11 +39,11 @@ def _update(
     return result
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4, 5))
 def _extremum(
-    x: jax.Array, places: Any, name: str, shape: tuple[int, ...], identity: Any
+    x: jax.Array, places: Any, name: str, shape: tuple[int, ...], identity: Any, unique: bool
 ) -> jax.Array:
-    return _update(name, x, places, shape, identity)
+    return _update(name, x, places, shape, identity, unique_indices=unique)
 
 
 @_extremum.defjvp
@@ -51,6 +51,7 @@ def _extremum_jvp(
     name: str,
     shape: tuple[int, ...],
     identity: Any,
+    unique: bool,
     primals: tuple[jax.Array, Any],
     tangents: tuple[jax.Array, Any],
 ) -> tuple[jax.Array, jax.Array]:
@@ -59,7 +60,7 @@ def _extremum_jvp(
     That divides zero by zero in a segment without elements, which ``jax.debug_nans`` finds.
     """
     x, places = primals
-    result = _extremum(x, places, name, shape, identity)
+    result = _extremum(x, places, name, shape, identity, unique)
     chosen = x == result.at[places].get(mode="fill", fill_value=0)
     zero = jnp.zeros_like(x)
     total = _update("add", jnp.where(chosen, tangents[0], zero), places, shape, 0)
