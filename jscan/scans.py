@@ -43,7 +43,8 @@ def associative_scan(
         identity at the first element (the last, when reversed) of the axis or of each segment.
       identity: the identity of ``fn``, a pytree of scalars like ``elems`` (or of arrays that
         broadcast to one element along ``axis``). Needed only where ``exclusive``, and not for
-        the operators of ``jscan.operators``.
+        the operators of ``jscan.operators``. ``fn(identity, x)`` has to be ``x``, which is tried
+        where all is concrete; where it is not so, the identity is in no result but its own.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
         leaves or ``(length of axis,)``: the scan starts anew at each head. For an operator on
         whole arrays flags may also cover the leading dimensions of every leaf.
@@ -58,8 +59,9 @@ def associative_scan(
     Raises:
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
         not bool or integer; a leaf is no array of numbers.
-      ValueError: ``axis``, a length, a shape, ``identity`` or ``method`` does not fit, or ``fn``
-        returns another structure (a list may stand for a tuple) or shape.
+      ValueError: ``axis``, a length, a shape, ``identity`` or ``method`` does not fit,
+        ``identity`` is none, or ``fn`` returns another structure (a list may stand for a tuple) or
+        shape.
 
     On a CUDA GPU a scan is one kernel and a fill of its state: each leaf and flag is read once and
     each result that is used is written once. Plain JAX reads and writes about four times as much.
