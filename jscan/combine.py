@@ -240,7 +240,7 @@ def trace(
         if not is_elementwise(traced, ()):
             return None
         rules = with_rules
-    name = getattr(fn, "__name__", type(fn).__name__)
+    name = getattr(fn, "__name__", getattr(fn, "name", type(fn).__name__))
     return Combine(_trace_scalars(on_scalars, dtypes), identity, name, rules)
 
 

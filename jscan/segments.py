@@ -14,8 +14,7 @@ import numpy as np
 from jax import export, lax
 from jax.extend.core import get_opaque_trace_state
 
-from jscan import descriptors, fallback, meshes, primitive
-from jscan.combine import trace
+from jscan import descriptors, fallback, meshes, traced_bounds
 from jscan.conversions import as_count
 from jscan.descriptors import is_known
 from jscan.fallback import as_bool
@@ -124,7 +123,7 @@ class Segments:
             bounds = descriptors.bounds_of_lengths(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
         total = _required_total(caller, "lengths", total)
-        find = functools.partial(_bounds_of_lengths, total=total)
+        find = functools.partial(traced_bounds.of_lengths, total=total)
         return cls("bounds", meshes.automatically(find, array, like=[]), total)
 
     @classmethod
@@ -154,7 +153,7 @@ class Segments:
             bounds = descriptors.bounds_of_offsets(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
         total = _required_total(caller, "offsets", total)
-        find = functools.partial(_bounds_of_offsets, total=total)
+        find = functools.partial(traced_bounds.of_offsets, total=total)
         return cls("bounds", meshes.automatically(find, array, like=[]), total)
 
     @property
@@ -351,41 +350,6 @@ def describe(segments: Segments) -> tuple[str, jax.Array]:
     if segments._counted:
         return segments._source, jnp.asarray(segments._array)
     return "offsets", segments._bounds
-
-
-def _bounds_of_offsets(offsets: jax.Array, total: int) -> jax.Array:
-    """Of offsets that are not known: they begin with 0 and never decrease, whatever is given."""
-    given = _at_least_int32(offsets)
-    inside = (given >= 0) & (given < total)
-    bounds = lax.convert_element_type(jnp.where(inside, given, total), jnp.int32)
-    return _behind_zero(lax.slice_in_dim(_scan(lax.min, bounds, reverse=True), 1, None))
-
-
-def _bounds_of_lengths(lengths: jax.Array, total: int) -> jax.Array:
-    """The same of lengths."""
-    # They add up to at most twice the total before they are cut down to it, which 32 bits without
-    # a sign can hold.
-    given = lax.convert_element_type(jnp.clip(_at_least_int32(lengths), 0, total), jnp.uint32)
-    limit = np.uint32(total)
-    ends = _scan(lambda a, b: jnp.minimum(a + b, limit), given, reverse=False)
-    return _behind_zero(lax.convert_element_type(ends, jnp.int32))
-
-
-def _at_least_int32(x: jax.Array) -> jax.Array:
-    return lax.convert_element_type(x, jnp.int32) if x.dtype.itemsize < 4 else x
-
-
-def _behind_zero(ends: jax.Array) -> jax.Array:
-    return lax.concatenate([jnp.zeros((1,), jnp.int32), ends], 0)
-
-
-def _scan(fn: Callable[[Any, Any], Any], x: jax.Array, *, reverse: bool) -> jax.Array:
-    combine = trace(fn, [x], jax.tree.structure(0), 0, None)
-    assert combine is not None
-    [result] = primitive.scan(
-        [x], None, combine=combine, axis=0, reverse=reverse, exclusive=False, method="auto"
-    )
-    return result
 
 
 def _same_places(heads: Any, bounds: Any, total: int) -> bool:
