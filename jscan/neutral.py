@@ -130,6 +130,9 @@ def _result(equation: core.JaxprEqn, operands: list[Value]) -> Value:
             return cases[int(which)]
         if all(_is_same(cases[0], case) for case in cases):
             return cases[0]
+        other = _unless_equal(which, cases)
+        if other is not None:
+            return other
     elif name in ("copy", "copy_p", "reduce_precision"):
         return operands[0]
     elif name == "convert_element_type":
@@ -149,6 +152,17 @@ def _result(equation: core.JaxprEqn, operands: list[Value]) -> Value:
     return (name, str(equation.params), *operands)
 
 
+def _unless_equal(which: Value, cases: list[Value]) -> Value | None:
+    """``x`` of ``select(x == c, c, x)``."""
+    name, _, x, c = which if len(which) == 4 else (None, None, None, None)
+    if name not in ("eq", "ne") or len(cases) != 2:
+        return None
+    x, c = (c, x) if isinstance(x, np.ndarray) else (x, c)
+    equal, other = cases[::-1] if name == "eq" else cases
+    known = isinstance(equal, np.ndarray) and isinstance(c, np.ndarray)
+    return x if known and bool(equal == c) and _is_same(other, x) else None
+
+
 def _with_constant(name: str, x: Value, y: Value, dtype: np.dtype[Any]) -> Value | None:
     """``x`` or ``y`` or a number where one of them is a number that says so."""
     if name == "div" and isinstance(x, tuple) and x[0] == "mul":
@@ -160,12 +174,35 @@ def _with_constant(name: str, x: Value, y: Value, dtype: np.dtype[Any]) -> Value
     for number, other, is_right in ((x, y, False), (y, x, True)):
         if not isinstance(number, np.ndarray):
             continue
+        if name in _COMPARISONS:
+            return _compared(_COMPARISONS[name][is_right], number)
         if (is_right or not right_only) and _leaves_alone(name, number, dtype):
             return other
         if absorbing and number == 0 and not (name == "div" and is_right):
             return np.zeros((), dtype)
         if name in ("add", "sub") and dtype.kind == "f" and np.isinf(number):
             return -number if name == "sub" and is_right else number
+    return None
+
+
+_COMPARISONS = {"lt": "<>", "gt": "><", "le": "≤≥", "ge": "≥≤"}
+"""What a number is to the other operand, on the left and on the right."""
+
+
+def _compared(relation: str, number: np.ndarray) -> Value | None:
+    """Whether a number that is the least or the greatest there is has a relation to another."""
+    dtype = number.dtype
+    least, greatest = operators.max, operators.min
+    if dtype == np.bool_ or not least.takes(dtype):
+        return None
+    is_least, is_greatest = (bool(number == op.identity(dtype)) for op in (least, greatest))
+    below, above = relation in "<≤", relation in ">≥"
+    # Integers may be the least there are, and floats are taken for finite.
+    strict = jnp.issubdtype(dtype, jnp.floating) and bool(np.isinf(number))
+    if (is_least and below) or (is_greatest and above):
+        return np.asarray(True) if strict or relation in "≤≥" else None
+    if (is_least and above) or (is_greatest and below):
+        return np.asarray(False) if strict or relation in "<>" else None
     return None
 
 

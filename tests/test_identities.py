@@ -16,6 +16,20 @@ X = np.array([3.0, -1.0, 4.0, 1.0, -5.0])
 HEADS = np.array([0, 0, 1, 0, 0])
 
 
+def last_write(a, b):
+    return jnp.where(b == 0, a, b)
+
+
+def first_of_greatest(a, b):
+    later = b[0] > a[0]
+    return jnp.where(later, b[0], a[0]), jnp.where(later, b[1], a[1])
+
+
+def last_of_least(a, b):
+    earlier = a[0] < b[0]
+    return jnp.where(earlier, a[0], b[0]), jnp.where(earlier, a[1], b[1])
+
+
 def welford(p, q):
     n, d = p[0] + q[0], q[1] - p[1]
     return n, p[1] + d * q[0] / n, p[2] + q[2] + d * d * p[0] * q[0] / n
@@ -46,6 +60,9 @@ FLOAT, INT = np.float32, np.int32
         (jnp.bitwise_and, [-1], [INT]),
         (lambda _, b: b, [7], [FLOAT]),
         (welford, [0, 0, 0], [FLOAT, FLOAT, FLOAT]),
+        (last_write, [0], [INT]),
+        (first_of_greatest, [-np.inf, -1], [FLOAT, INT]),
+        (last_of_least, [np.iinfo(INT).max, -1], [INT, INT]),
         (lambda a, b: (b[0] * a[0], b[0] * a[1] + b[1]), [1, 0], [FLOAT, FLOAT]),
         (lambda a, b: (a[0] + b[0], jnp.maximum(a[1], a[0] + b[1])), [0, -np.inf], [FLOAT, FLOAT]),
     ],
@@ -63,6 +80,9 @@ def test_an_identity_is_proved_from_the_operator(fn, identity, dtypes):
         (lambda a, _: a, [0], [FLOAT]),
         (lambda a, b: (a[0] | b[0], jnp.where(b[0], b[1], a[1])), [False, 0], [np.bool_, FLOAT]),
         (lambda a, b: a * b + a, [1], [FLOAT]),
+        (last_write, [1], [INT]),
+        # The least integer may be an element, whose index this would lose.
+        (first_of_greatest, [np.iinfo(INT).min, -1], [INT, INT]),
     ],
 )
 def test_what_is_no_identity_is_not_proved(fn, identity, dtypes):
