@@ -37,6 +37,7 @@ def reduce(
     unique_indices: bool,
     bucket_size: int | None,
     mode: Any,
+    out_sharding: Any,
     method: str,
 ) -> jax.Array:
     """Check the arguments of ``jscan.segment_sum`` and its like, and reduce."""
@@ -52,6 +53,7 @@ def reduce(
     unique = checks.check_flag(caller, "unique_indices", unique_indices)
     bucket = _check_bucket_size(caller, bucket_size)
     clips = _clips(caller, mode)
+    meshes.check_layout(caller, "out_sharding", out_sharding)
     if method not in _IN_PLAIN_JAX and bucket is not None:
         raise ValueError(
             f"{caller}: method={method!r} has no buckets; bucket_size={bucket} needs method='auto' "
@@ -67,14 +69,14 @@ def reduce(
     def run(array: jax.Array, ids: jax.Array) -> jax.Array:
         if bucket is None and is_sorted:
             return _of_neighbours(operator, array, ids, count, method)
-        if operator.name == "mul" and bucket is None and not unique:
-            return _product(array, ids, count)
+        if operator.name == "mul":
+            return _product(array, ids, count, bucket, unique)
         return _scattered(operator, array, ids, count, bucket, unique)
 
     result: jax.Array = meshes.automatically(
         run, array, ids, like=[array], dimensions=meshes.instead_of(0)
     )
-    return result
+    return result if out_sharding is None else jax.sharding.reshard(result, out_sharding)
 
 
 def _of_neighbours(
@@ -93,15 +95,21 @@ def _of_neighbours(
     return result
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _product(data: jax.Array, ids: jax.Array, num_segments: int) -> jax.Array:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
+def _product(
+    data: jax.Array, ids: jax.Array, num_segments: int, bucket_size: int | None, unique: bool
+) -> jax.Array:
     """Products in any order, of whose scatter JAX knows no derivative."""
-    return _scattered(operators.mul, data, ids, num_segments, None, False)
+    return _scattered(operators.mul, data, ids, num_segments, bucket_size, unique)
 
 
 @_product.defjvp
 def _product_jvp(
-    num_segments: int, primals: tuple[jax.Array, jax.Array], tangents: tuple[Any, Any]
+    num_segments: int,
+    bucket_size: int | None,
+    unique: bool,
+    primals: tuple[jax.Array, jax.Array],
+    tangents: tuple[Any, Any],
 ) -> tuple[jax.Array, jax.Array]:
     """The derivative of the product of sorted ids."""
     data, ids = primals
@@ -112,7 +120,7 @@ def _product_jvp(
         return _of_neighbours(operators.mul, moved, jnp.take(ids, order), num_segments, "auto")
 
     _, slope = jax.jvp(of_sorted, (data,), (tangents[0],))
-    return _product(data, ids, num_segments), slope
+    return _product(data, ids, num_segments, bucket_size, unique), slope
 
 
 def _one_for_each_id(caller: str, data: jax.Array, ids: Any) -> jax.Array:
@@ -178,11 +186,16 @@ def _scattered(
     identity = operator.identity(wide.dtype)
     # Left to itself, JAX takes wide ids modulo 2**32.
     places = fallback.places_of(ids, num_segments)
+    n = places.shape[0]
+    unique = unique and num_segments + n < descriptors.LIMIT
+    if unique:  # what is dropped goes to places of its own, too
+        beyond = lax.iota(jnp.int32, n) + np.int32(num_segments)
+        places = jnp.where(places < num_segments, places, beyond)
     shape: tuple[int, ...] = (num_segments, *wide.shape[1:])
     where: Any = places
     if bucket_size is not None:
-        bucket = lax.iota(jnp.int32, places.shape[0]) // np.int32(bucket_size)
-        shape, where = (-(-places.shape[0] // bucket_size), *shape), (bucket, places)
+        bucket = lax.iota(jnp.int32, n) // np.int32(bucket_size)
+        shape, where = (-(-n // bucket_size), *shape), (bucket, places)
     result = scatters.scatter(operator.name, wide, where, shape, identity, unique=unique)
     if bucket_size is not None:
         result = lax.reduce(result, identity, operator.combine, (0,))

@@ -204,8 +204,12 @@ def _as_identity(caller: str, value: Any, leaf: jax.Array, axis: int) -> Any:
         return given.astype(dtype)
     concrete = np.asarray(given)
     try:
-        cast = concrete.astype(dtype)
-        fits = not jnp.issubdtype(dtype, jnp.integer) or (concrete == cast).all()
+        with np.errstate(over="ignore"):
+            cast = concrete.astype(dtype)
+        if jnp.issubdtype(dtype, jnp.integer):
+            fits = bool((concrete == cast).all())
+        else:
+            fits = bool((np.isfinite(cast) | ~np.isfinite(concrete.astype(complex))).all())
     except OverflowError:
         fits = False
     if not fits:

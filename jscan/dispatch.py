@@ -35,16 +35,21 @@ def scan(
     ``identity`` has a value for each leaf, in the accumulation dtypes: NumPy scalars, or arrays
     where it is traced or has a shape. An ``Operator`` needs none, any other exclusive scan does.
     """
-    identity, combine = _combine(caller, fn, leaves, treedef, axis, identity)
+    given = identity
+    identity, combine = _combine(caller, fn, leaves, treedef, axis, identity, needed=exclusive)
     flags = checks.flags_for(caller, segments, leaves, axis, elementwise=combine is not None)
     if combine is None:
         _check_plain(caller, method)
         ends = identity if exclusive else None
         called = checked(caller, fn, leaves, treedef)
-        return fallback.scan_general(
-            called, leaves, treedef, flags, axis=axis, reverse=reverse, identity=ends
-        )
-    static = combine.identity is not None
+        with meshes.entered(leaves):
+            return fallback.scan_general(
+                called, leaves, treedef, flags, axis=axis, reverse=reverse, identity=ends
+            )
+    # A kernel combines the identity with what follows, which has to be as if it were not there.
+    static = combine.identity is not None and (given is None or neutral.is_proved(combine))
+    if given is not None and not (static and exclusive):
+        combine = dataclasses.replace(combine, identity=None)
 
     def run(leaves: Sequence[jax.Array], flags: jax.Array | None, identity: Any) -> list[jax.Array]:
         results = primitive.scan(
@@ -85,13 +90,18 @@ def reduce(
     ``identity`` is as for `scan`. Without ``segments`` the axis is gone from the results.
     """
     given = identity
-    identity, combine = _combine(caller, fn, leaves, treedef, axis, identity)
+    by_segments = segments is not None
+    identity, combine = _combine(caller, fn, leaves, treedef, axis, identity, needed=by_segments)
     if segments is None:
         return _reduce_whole(
             caller, fn, leaves, treedef, combine, axis=axis, identity=identity, method=method
         )
     assert num_segments is not None
-    if combine is None or combine.identity is None:
+    static = combine is not None and combine.identity is not None
+    if static and given is not None and method == "reduce_then_scan":
+        # Parts in which no segment begins hold the identity, which is combined with others.
+        static = neutral.is_proved(combine)
+    if combine is None or not static:
         # An identity that is traced, or an array, is no part of a static operator.
         scanned = scan(
             caller,
@@ -160,7 +170,8 @@ def _reduce_whole(
     if combine is None:
         _check_plain(caller, method)
         called = checked(caller, fn, leaves, treedef)
-        results = fallback.reduce_general(called, leaves, treedef, axis=axis)
+        with meshes.entered(leaves):
+            results = fallback.reduce_general(called, leaves, treedef, axis=axis)
         return [lax.squeeze(x, (axis,)) for x in results]
 
     def run(leaves: Sequence[jax.Array]) -> list[jax.Array]:
@@ -185,8 +196,13 @@ def _combine(
     treedef: jax.tree_util.PyTreeDef,
     axis: int,
     identity: Sequence[Any] | None,
+    *,
+    needed: bool,
 ) -> tuple[Sequence[Any] | None, Combine | None]:
-    """The identity, filled in for an operator of this package, and the operator as data."""
+    """The identity, filled in for an operator of this package, and the operator as data.
+
+    Where it is ``needed``, an identity that is not proved is tried.
+    """
     if isinstance(fn, Operator) and identity is None:
         for leaf in leaves:
             if not fn.takes(leaf.dtype):
@@ -203,15 +219,11 @@ def _combine(
         except (TypeError, ValueError):
             # Traced anew, by the function that was called.
             return identity, trace(fn, leaves, treedef, axis, None, caller=caller)
-    # A traced identity, or one with a shape, is no part of a static operator. Nor is one that may
-    # be none: what kernels combine with it would be wrong, and only in kernels.
+    # A traced identity, or one with a shape, is no part of a static operator.
     known = tuple(identity) if identity is not None and _is_static(identity) else None
     combine = trace(fn, leaves, treedef, axis, known, caller=caller)
-    proved = combine is not None and neutral.is_proved(combine)
-    if identity is not None and not proved:
+    if needed and identity is not None and not (combine and neutral.is_proved(combine)):
         neutral.check(caller, fn, leaves, treedef, axis, identity)
-    if combine is not None and not proved:
-        combine = dataclasses.replace(combine, identity=None)
     return identity, combine
 
 

@@ -76,14 +76,14 @@ def evaluate(jaxpr: core.Jaxpr, operands: Sequence[Any]) -> list[Any]:
     values = dict(zip([*jaxpr.constvars, *jaxpr.invars], operands, strict=True))
 
     def read(v: Any) -> Any:
-        return v.val if isinstance(v, core.Literal) else values[v]
+        # A literal may be a bare Python number.
+        return np.asarray(v.val, _dtype(v))[()] if isinstance(v, core.Literal) else values[v]
 
     for eqn in jaxpr.eqns:
         inputs = [read(v) for v in eqn.invars]
         name = eqn.primitive.name
         results: list[Any]
         if name in RESHAPING:
-            # A literal may be a bare Python number; the equation's result says its dtype.
             results = [lax.convert_element_type(inputs[0], _dtype(eqn.outvars[0]))]
         elif name in CALLS:
             called, constants = _called(eqn)

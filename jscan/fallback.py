@@ -134,10 +134,10 @@ def scan_from(
 
     # Schwartz's transform: (fx, x) + (fy, y) = (fx or fy, y if fy else x + y). Where fy the
     # operator is applied across a head and its result thrown away. Its derivative there may be
-    # infinite or NaN, which zero times does not throw away: so no tangent goes in or comes out.
+    # infinite or NaN, which zero times does not throw away: it is applied to ones instead.
     def flag_value(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         (fx, *xs), (fy, *ys) = left, right
-        apart = [[_unmoved(fy, v) for v in side] for side in (xs, ys)]
+        apart = [[choose(fy, lax.full_like(v, 1), v) for v in side] for side in (xs, ys)]
         return [
             lax.bitwise_or(fx, fy),
             *(choose(fy, y, r) for y, r in zip(ys, fn(*apart), strict=True)),
@@ -145,13 +145,6 @@ def scan_from(
 
     _, *values = lax.associative_scan(flag_value, [starts, *leaves], reverse=reverse, axis=axis)
     return values
-
-
-def _unmoved(where: jax.Array, x: jax.Array) -> jax.Array:
-    """``x``, whose tangent is zero at ``where``."""
-    if not jnp.issubdtype(x.dtype, jnp.inexact):
-        return x
-    return choose(where, lax.stop_gradient(x), x)
 
 
 REDUCTIONS: dict[str | None, tuple[operators.Operator, Callable[..., Any]]] = {
@@ -327,7 +320,8 @@ def shift(
             results.append(given)
             continue
         x = meshes.gather(given, axis)
-        element = jnp.asarray(value, x.dtype)
+        element = value if isinstance(value, np.generic) else jnp.asarray(value)
+        element = element.astype(x.dtype)
         shifted = shift_one(x, element, axis=axis, reverse=reverse)
         if starts is not None:
             first = spread_element(element, x, axis)

@@ -221,30 +221,55 @@ def _closed(jaxpr: core.Jaxpr, constants: Sequence[Any], avals: Sequence[Any]) -
 
 
 def _folded(flat: core.ClosedJaxpr, known: dict[Any, Any], *operands: Any) -> list[Any]:
-    """The function on scalars without products by 1 and 0, sums with 0, and what is known."""
-    values: dict[Any, Any] = dict(zip(flat.jaxpr.invars, operands, strict=True))
-    values.update(zip(flat.jaxpr.constvars, map(np.asarray, flat.consts), strict=True))
+    """The function on scalars without products by 1 and 0, sums with 0, and what is known.
 
-    def read(v: Any) -> Any:
+    What is known was rounded elsewhere. To compare it with what is computed here would be to
+    compare roundings, so comparisons take what is computed, unless it is with a constant.
+    """
+    here: dict[Any, Any] = dict(zip(flat.jaxpr.invars, operands, strict=True))
+    here.update(zip(flat.jaxpr.constvars, map(np.asarray, flat.consts), strict=True))
+    values = dict(here)
+    alone: set[Any] = set()  # made of what is known and constants
+
+    def read(environment: dict[Any, Any], v: Any) -> Any:
         if isinstance(v, core.Literal):
             aval: Any = v.aval
             return np.asarray(v.val, aval.dtype)[()]
-        return values[v]
+        return environment[v]
 
     for equation in flat.jaxpr.eqns:
-        inputs = [read(v) for v in equation.invars]
-        name = equation.primitive.name
         [made] = equation.outvars
-        numbers = [None if isinstance(x, jax.core.Tracer) else x for x in inputs]
-        result = known.get(made, _simpler(name, inputs, numbers))
-        if result is None and all(number is not None for number in numbers):
-            # Worked out now, whatever mesh the program is for.
-            with use_abstract_mesh(AbstractMesh((), ())), jax.ensure_compile_time_eval():
-                result = np.asarray(equation.primitive.bind(*inputs, **equation.params))[()]
-        if result is None:
-            result = equation.primitive.bind(*inputs, **equation.params)
-        values[made] = result
-    return [read(v) for v in flat.jaxpr.outvars]
+        inputs = [read(values, v) for v in equation.invars]
+        computed = [read(here, v) for v in equation.invars]
+        varying = [
+            v
+            for v, x in zip(equation.invars, inputs, strict=True)
+            if isinstance(x, jax.core.Tracer) and not isinstance(v, core.Literal)
+        ]
+        is_alone = bool(varying) and all(v in alone for v in varying) and len({*varying}) == 1
+        aval: Any = made.aval
+        if not (is_alone or jnp.issubdtype(aval.dtype, jnp.inexact)):
+            inputs = computed
+        if is_alone or made in known:
+            alone.add(made)
+        # Without what is known both are one.
+        here[made] = _apply(equation, computed)
+        same = all(x is y for x, y in zip(inputs, computed, strict=True))
+        values[made] = known.get(made, here[made] if same else _apply(equation, inputs))
+    return [read(values, v) for v in flat.jaxpr.outvars]
+
+
+def _apply(equation: core.JaxprEqn, inputs: Sequence[Any]) -> Any:
+    """The result of an equation, worked out now where all is known."""
+    numbers = [None if isinstance(x, jax.core.Tracer) else x for x in inputs]
+    result = _simpler(equation.primitive.name, inputs, numbers)
+    if result is None and all(number is not None for number in numbers):
+        # Whatever mesh the program is for.
+        with use_abstract_mesh(AbstractMesh((), ())), jax.ensure_compile_time_eval():
+            result = np.asarray(equation.primitive.bind(*inputs, **equation.params))[()]
+    if result is None:
+        result = equation.primitive.bind(*inputs, **equation.params)
+    return result
 
 
 def _simpler(name: str, inputs: Sequence[Any], numbers: Sequence[Any]) -> Any:

@@ -12,9 +12,10 @@ A user's operator that closes over arrays runs outside, in the mesh that those a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -98,6 +99,31 @@ def automatic(
         return wrapped
 
     return decorator
+
+
+@contextlib.contextmanager
+def entered(arrays: Sequence[Any]) -> Iterator[None]:
+    """In the mesh that only known arrays tell of, where none is entered.
+
+    Outside of it JAX lays out nothing new in it: identities, say, beside the arrays.
+    """
+    found = explicit_mesh(arrays) is not None and jax.sharding.get_abstract_mesh().empty
+    known = [x.sharding for x in arrays if found and not isinstance(x, jax.core.Tracer)]
+    meshes = [sharding.mesh for sharding in known if isinstance(sharding, NamedSharding)]
+    with jax.set_mesh(meshes[0]) if meshes else contextlib.nullcontext():
+        yield
+
+
+def check_layout(caller: str, name: str, layout: Any) -> None:
+    """Raise unless ``layout`` says where each part of a result lies, or is None."""
+    if layout is not None and not isinstance(layout, (NamedSharding, PartitionSpec)):
+        raise TypeError(
+            f"{caller}: {name} must be a jax.sharding.NamedSharding or PartitionSpec; "
+            f"got {type(layout).__name__}"
+        )
+    spec = layout.spec if isinstance(layout, NamedSharding) else layout
+    if spec is not None and spec.unreduced:
+        raise ValueError(f"{caller}: {name} must not leave a result unreduced; got {layout}")
 
 
 def explicit_mesh(tree: Any) -> AbstractMesh | None:

@@ -365,7 +365,7 @@ def _network(caller: str, network: Any, slack: int) -> wires.Network:
     slack = _count(caller, "slack", slack)
     if network is ladner_fischer:
         return wires.ladner_fischer(slack)
-    known = next((wires for function, wires in _NETWORKS.items() if function is network), None)
+    known = next((found for function, found in _NETWORKS.items() if function is network), None)
     if known is None:
         names = ", ".join(function.__name__ for function in (*_NETWORKS, ladner_fischer))
         raise ValueError(f"{caller}: network must be one of {names}; got {network!r}")

@@ -279,7 +279,7 @@ def is_moving(tangent: Any) -> bool:
 def summed_to(x: jax.Array, like: Any) -> jax.Array:
     """``x``, summed over the dimensions that are 1 in ``like``."""
     shared = [d for d, size in enumerate(like.shape) if size == 1 and x.shape[d] != 1]
-    return jnp.sum(x, shared, keepdims=True) if shared else x
+    return jnp.sum(x, shared, keepdims=True, dtype=x.dtype) if shared else x
 
 
 def jvp_of(

@@ -22,6 +22,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching
@@ -149,7 +150,7 @@ def _reduce_segments(
     identity = combine.identity
     assert identity is not None
     monoids = combine.monoids
-    if by_scan is None and all(name in scatters.UPDATES for name in monoids):
+    if by_scan is None and all(map(_scatters, monoids, identity)):
         return [
             _scatter(str(name), x, numbers, i, num_segments)
             for name, x, i in zip(monoids, leaves, identity, strict=True)
@@ -161,6 +162,14 @@ def _reduce_segments(
     else:
         scanned = fallback.scan(leaves, flags, used=(True,) * len(leaves), **along)
     return fallback.last_of_segments(scanned, numbers, identity, axis=0, num_segments=num_segments)
+
+
+def _scatters(name: str | None, identity: np.generic) -> bool:
+    """Whether a scatter reduces a leaf: into its identity, which is combined with the rest."""
+    if name not in scatters.UPDATES:
+        return False
+    operator, _ = fallback.REDUCTIONS[name]
+    return operator.takes(identity.dtype) and bool(identity == operator.identity(identity.dtype))
 
 
 def _scatter(

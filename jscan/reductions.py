@@ -21,6 +21,7 @@ def segment_sum(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: jax.lax.GatherScatterMode | str | None = None,
+    out_sharding: Any = None,
     *,
     method: str = "auto",
 ) -> jax.Array:
@@ -45,6 +46,8 @@ def segment_sum(
       mode: a ``jax.lax.GatherScatterMode``, or its name. ``"clip"`` takes an id out of range for
         the first or the last segment, of which the promise of sorted ids then speaks; ``"fill"``
         and ``"drop"`` are the default; ``"promise_in_bounds"`` is no faster than these.
+      out_sharding: how the result is laid out in a mesh of Explicit axes: a ``NamedSharding`` or a
+        ``PartitionSpec``. Left out, its trailing dimensions are laid out as those of ``data``.
       method: as for ``jscan.associative_scan``. A strategy's name needs sorted ids, and no buckets.
 
     Returns:
@@ -80,6 +83,7 @@ def segment_sum(
         unique_indices=unique_indices,
         bucket_size=bucket_size,
         mode=mode,
+        out_sharding=out_sharding,
         method=method,
     )
 
@@ -92,6 +96,7 @@ def segment_prod(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: jax.lax.GatherScatterMode | str | None = None,
+    out_sharding: Any = None,
     *,
     method: str = "auto",
 ) -> jax.Array:
@@ -120,6 +125,7 @@ def segment_prod(
         unique_indices=unique_indices,
         bucket_size=bucket_size,
         mode=mode,
+        out_sharding=out_sharding,
         method=method,
     )
 
@@ -132,6 +138,7 @@ def segment_max(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: jax.lax.GatherScatterMode | str | None = None,
+    out_sharding: Any = None,
     *,
     method: str = "auto",
 ) -> jax.Array:
@@ -161,6 +168,7 @@ def segment_max(
         unique_indices=unique_indices,
         bucket_size=bucket_size,
         mode=mode,
+        out_sharding=out_sharding,
         method=method,
     )
 
@@ -173,6 +181,7 @@ def segment_min(
     unique_indices: bool = False,
     bucket_size: int | None = None,
     mode: jax.lax.GatherScatterMode | str | None = None,
+    out_sharding: Any = None,
     *,
     method: str = "auto",
 ) -> jax.Array:
@@ -202,6 +211,7 @@ def segment_min(
         unique_indices=unique_indices,
         bucket_size=bucket_size,
         mode=mode,
+        out_sharding=out_sharding,
         method=method,
     )
 

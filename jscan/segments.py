@@ -68,6 +68,7 @@ class Segments:
         self._total = total
         self._given_flags = flags
         self._found_flags: tuple[Any, Callable[[], Any]] = (None, lambda: None)
+        self._placed: tuple[Any, Any] = (None, None)
 
     @classmethod
     def from_flags(cls, flags: Any) -> Segments:
@@ -282,8 +283,22 @@ class Segments:
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, int | None]]:
         """Flags or ids, or bounds and their head flags; the form and the length are static."""
-        arrays = (self._array,) if self._counted else (self._array, self._flags_of_bounds)
-        return arrays, (self._form, self._total)
+        if self._counted:
+            return (self._array,), (self._form, self._total)
+        flags, bounds = self._flags_of_bounds, self._array
+        if isinstance(bounds, np.ndarray) and not isinstance(flags, (np.ndarray, jax.core.Tracer)):
+            bounds = self._placed_bounds
+        return (bounds, flags), (self._form, self._total)
+
+    @property
+    def _placed_bounds(self) -> jax.Array:
+        """Known bounds where programs read them, moved there once. It is for use in no trace."""
+        where, bounds = self._placed
+        here = jax.sharding.get_abstract_mesh()
+        if bounds is None or where != here or bounds.is_deleted():
+            bounds = jnp.asarray(self._array)
+            self._placed = here, bounds
+        return bounds
 
     @classmethod
     def tree_unflatten(cls, aux: tuple[str, int | None], children: tuple[Any, ...]) -> Segments:

@@ -36,7 +36,10 @@ def check_linear(
     """Raise where a scan or reduction is not linear in what it is to be transposed in."""
     reason: str | None = "segments are no operand that it is linear in"
     if all(i < combine.num_leaves for i in moving):
-        reason = why_not_linear(combine, moving, wanted, identity=identity)
+        reason = "its operator has a derivative rule of its own, and no transpose"
+        # What follows from rules is not kept: operators that differ in them alone are equal.
+        if combine.rules is None:
+            reason = _why_not_linear(combine, moving, wanted, identity=identity)
     if reason is not None:
         raise TypeError(
             f"jscan: this {what} by {combine.name} is not linear in leaves {list(moving)}, so it "
@@ -96,15 +99,13 @@ def zero_of(x: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def why_not_linear(
+def _why_not_linear(
     combine: Combine, moving: tuple[int, ...], wanted: tuple[int, ...], *, identity: bool
 ) -> str | None:
     """The reason why the results ``wanted`` are not linear in the leaves ``moving``, or None.
 
     Where ``identity`` is set, some results hold the operator's identity and nothing else.
     """
-    if combine.rules is not None:
-        return "its operator has a derivative rule of its own, and no transpose"
     states = {*moving}
     while more := {i for i, d in enumerate(combine.dependencies) if d & states} - states:
         states |= more

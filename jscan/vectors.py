@@ -177,7 +177,8 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
         if n == 0:
             results.append(jnp.full((size, *rows.shape[1:]), fill))
             continue
-        taken = rows.at[places].get(mode="clip", indices_are_sorted=True)
+        inside = jnp.minimum(places, n - 1)
+        taken = rows.at[inside].get(mode="promise_in_bounds", indices_are_sorted=True)
         there = lax.expand_dims(places < n, range(1, rows.ndim))
         results.append(jnp.where(jnp.broadcast_to(there, taken.shape), taken, fill))
     return jax.tree.unflatten(treedef, results)

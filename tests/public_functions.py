@@ -139,6 +139,7 @@ def _segment_reduction(call: Callable[..., Any], elements: list[Wrong]) -> Funct
             "unique_indices": False,
             "bucket_size": None,
             "mode": None,
+            "out_sharding": None,
             "method": "auto",
         },
         {
@@ -150,6 +151,7 @@ def _segment_reduction(call: Callable[..., Any], elements: list[Wrong]) -> Funct
             "unique_indices": wrong.SWITCH,
             "bucket_size": [*wrong.OPTIONAL_COUNT, *wrong.values({"no element": 0})],
             "mode": wrong.MODE,
+            "out_sharding": wrong.types({"a string": "rows", "an array": X}),
             "method": wrong.METHOD,
         },
         (

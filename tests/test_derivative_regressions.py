@@ -159,3 +159,46 @@ def test_what_stops_a_gradient_stays_in_the_kernel(method):
         by_a, by_b = jax.grad(last, (0, 1))(a, b)
     np.testing.assert_array_equal(by_a, 0)
     np.testing.assert_allclose(by_b, [np.prod(a[i + 1 :]) for i in range(7)])
+
+
+def viterbi(p, q):
+    """A decay, the best score, and the payload of its path."""
+    moved = p[1] + q[0]
+    best = jnp.maximum(moved, q[1])
+    return p[0] + q[0], best, jnp.where(best == moved, p[2], q[2])
+
+
+def best_by_difference(p, q):
+    moved = p[1] + q[0]
+    best = jnp.maximum(moved, q[1])
+    return p[0] + q[0], best, jnp.where(best - moved > 0, q[2], p[2])
+
+
+@pytest.mark.parametrize("fn", [viterbi, best_by_difference])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_result_is_compared_with_what_it_was_computed_from(fn, reverse):
+    """A stored result is rounded in another order, and equals nothing that is computed anew."""
+    a = np.arange(1, 9) / 10
+    b, v = np.where(np.arange(8) == (7 if reverse else 0), 0.7, 0.0), np.arange(8.0)
+
+    def payload(scan, v):
+        return scan(fn, (a, b, v), reverse)[2]
+
+    ours, lax_own = (
+        jax.jacobian(lambda v, scan=scan: payload(scan, v))(v)
+        for scan in (jscan.associative_scan, jax.lax.associative_scan)
+    )
+    np.testing.assert_array_equal(ours, lax_own)
+
+
+def test_operators_that_hold_a_python_bool():
+    x = jnp.arange(1.0, 5.0)
+
+    def either(a, b):
+        return jnp.where(True, a + b, b)
+
+    np.testing.assert_array_equal(jscan.associative_scan(either, x), [1, 3, 6, 10])
+    gradient = jax.grad(lambda x: jscan.associative_scan(either, x).sum())(x)
+    np.testing.assert_array_equal(gradient, [4, 3, 2, 1])
+    marks = jscan.associative_scan(lambda a, b: (a | b) & True, x > 2)
+    np.testing.assert_array_equal(marks, [False, False, True, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import jax
@@ -28,6 +29,11 @@ def first_of_greatest(a, b):
 def last_of_least(a, b):
     earlier = a[0] < b[0]
     return jnp.where(earlier, a[0], b[0]), jnp.where(earlier, a[1], b[1])
+
+
+def unguarded_log_sum(a, b):
+    m = jnp.maximum(a, b)
+    return m + jnp.log(jnp.exp(a - m) + jnp.exp(b - m))
 
 
 def welford(p, q):
@@ -59,9 +65,7 @@ FLOAT, INT = np.float32, np.int32
         (jnp.logaddexp, [-np.inf], [FLOAT]),
         (jnp.bitwise_and, [-1], [INT]),
         (lambda _, b: b, [7], [FLOAT]),
-        (welford, [0, 0, 0], [FLOAT, FLOAT, FLOAT]),
         (last_write, [0], [INT]),
-        (first_of_greatest, [-np.inf, -1], [FLOAT, INT]),
         (last_of_least, [np.iinfo(INT).max, -1], [INT, INT]),
         (lambda a, b: (b[0] * a[0], b[0] * a[1] + b[1]), [1, 0], [FLOAT, FLOAT]),
         (lambda a, b: (a[0] + b[0], jnp.maximum(a[1], a[0] + b[1])), [0, -np.inf], [FLOAT, FLOAT]),
@@ -81,8 +85,15 @@ def test_an_identity_is_proved_from_the_operator(fn, identity, dtypes):
         (lambda a, b: (a[0] | b[0], jnp.where(b[0], b[1], a[1])), [False, 0], [np.bool_, FLOAT]),
         (lambda a, b: a * b + a, [1], [FLOAT]),
         (last_write, [1], [INT]),
-        # The least integer may be an element, whose index this would lose.
+        # The least number may be an element, whose index this would lose.
         (first_of_greatest, [np.iinfo(INT).min, -1], [INT, INT]),
+        (first_of_greatest, [-np.inf, -1], [FLOAT, INT]),
+        # A weight of zero divides zero by zero.
+        (welford, [0, 0, 0], [FLOAT, FLOAT, FLOAT]),
+        # Of minus infinity NaN comes out.
+        (unguarded_log_sum, [-np.inf], [FLOAT]),
+        (lambda a, b: a + jax.lax.div(b * 2, jax.lax.full_like(b, 2)), [0], [INT]),
+        (lambda a, b: jax.lax.reduce_precision(a + b, 5, 10), [0], [FLOAT]),
     ],
 )
 def test_what_is_no_identity_is_not_proved(fn, identity, dtypes):
@@ -142,3 +153,41 @@ def test_no_segment_takes_in_what_is_no_identity(fn, identity):
     expected = [fold(X[:2]), fold(X[2:]), identity]
     for actual in ways(f, identity):
         np.testing.assert_array_equal(actual, expected)
+
+
+def test_an_identity_that_no_result_holds_is_not_tried():
+    y = jscan.associative_scan(jnp.maximum, -abs(X), identity=0.0)
+    np.testing.assert_array_equal(y, [-3, -1, -1, -1, -1])
+    assert jscan.reduce(jnp.maximum, -abs(X), identity=0.0) == -1
+
+
+@pytest.mark.parametrize("method", ["block", "lookback"])
+def test_kernels_take_an_identity_in_no_more_than_plain_jax(method):
+    """What is not proved for every element does not reach a kernel: here one is minus infinity."""
+    x = np.where(np.arange(300) % 7 == 0, -np.inf, np.arange(300) % 5)
+
+    def f(method):
+        return jscan.associative_scan(
+            unguarded_log_sum, jnp.asarray(x), exclusive=True, identity=-np.inf, method=method
+        )
+
+    plain = jax.jit(lambda: f("xla"))()
+    with primitive.interpreted():
+        found = jax.jit(lambda: f(method))()
+    np.testing.assert_array_equal(np.asarray(found)[:2], [-np.inf, -np.inf])
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(plain))
+
+
+def test_a_segmented_reduction_by_an_identity_that_is_not_proved_is_one_reduction():
+    def greatest(v, i):
+        return jscan.reduce(
+            first_of_greatest, (v, i), identity=(-np.inf, -1), segments=HEADS, num_segments=3
+        )
+
+    jaxpr = jax.make_jaxpr(greatest)(X, np.arange(5))
+    assert [e.primitive.name for e in jaxpr.eqns if "jscan" in e.primitive.name] == ["jscan_reduce"]
+    for interpreted in (False, True):
+        with primitive.interpreted() if interpreted else contextlib.nullcontext():
+            values, places = jax.jit(greatest)(X, np.arange(5))
+        np.testing.assert_array_equal(values, [3, 4, -np.inf])
+        np.testing.assert_array_equal(places, [0, 2, -1])

@@ -152,3 +152,18 @@ def test_the_gradient_of_matrix_products_by_segments_sees_no_nan_of_another():
 
     gradient = jax.grad(last)(jnp.array([jnp.nan, 1.0, 4.0, 5.0]))
     np.testing.assert_array_equal(gradient[2:], [5, 4])
+
+
+def test_what_an_operator_closes_over_sees_no_combination_across_a_head():
+    """Weights of the two segments cancel, so that only a discarded mean divides by zero."""
+    weights, values = np.array([1.0, 1.0, -2.0, -1.0]), np.array([1.0, 2.0, 3.0, 4.0])
+
+    def loss(center):
+        def mean(p, q):
+            total = p[0] + q[0]
+            return total, (p[0] * (p[1] - center) + q[0] * (q[1] - center)) / total + center
+
+        heads = np.array([1, 0, 1, 0])
+        return (jscan.associative_scan(mean, (weights, values), segments=heads)[1] ** 2).sum()
+
+    np.testing.assert_allclose(jax.grad(loss)(0.5), 0, atol=1e-12)

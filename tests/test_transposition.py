@@ -110,6 +110,57 @@ def test_segment_maxima_of_unsorted_ids_have_no_transpose():
         jax.linear_transpose(lambda x: jscan.segment_max(x, IDS, 3), X)(jnp.ones(3))
 
 
+@jax.custom_jvp
+def ruled(a, b):
+    return (a + b) * 1.0
+
+
+ruled.defjvp(lambda primals, t: (ruled(*primals), 10.0 * (t[0] + t[1])))
+
+
+@pytest.mark.parametrize("ruled_first", [False, True])
+def test_an_operator_that_differs_by_its_rule_alone_is_another(ruled_first):
+    def plain(a, b):
+        return (a + b) * 1.0
+
+    for fn in (ruled, plain) if ruled_first else (plain, ruled):
+        backwards = jax.linear_transpose(lambda x, fn=fn: jscan.associative_scan(fn, x), X)
+        if fn is plain:
+            np.testing.assert_array_equal(backwards(X)[0], [10, 9, 7, 4])
+        else:
+            with pytest.raises(TypeError, match="rule of its own"):
+                backwards(X)
+
+
+def test_a_segmented_operator_on_whole_arrays_transposes():
+    def op(p, q):
+        return jnp.einsum("nij,njk->nik", q[0], p[0]), jnp.einsum("nij,nj->ni", q[0], p[1]) + q[1]
+
+    matrices = jnp.stack([WHOLE_MATRIX * (i + 1) for i in range(4)])
+    b = jnp.arange(8.0).reshape(4, 2)
+
+    def f(b):
+        return jscan.associative_scan(op, (matrices, b), segments=HEADS)[1]
+
+    given = jnp.cos(b)
+    (expected,) = jax.vjp(f, b)[1](given)
+    (actual,) = jax.linear_transpose(f, b)(given)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_small_integers_that_a_batch_shares_stay_small(x64):
+    with jax.enable_x64(x64):
+        x, heads = jnp.arange(3, dtype=jnp.uint8), jnp.zeros((3, 3), jnp.int32)
+
+        def f(x):
+            return jax.vmap(lambda h: jscan.cumsum(x, segments=h))(heads)
+
+        (back,) = jax.linear_transpose(f, x)(jnp.full((3, 3), 100, jnp.uint8))
+        assert back.dtype == jnp.uint8
+        np.testing.assert_array_equal(back, [132, 88, 44])
+
+
 def test_a_recurrence_transposes_from_the_other_end():
     a, x = jnp.full(4, 0.5), jnp.arange(1.0, 5.0)
     (back,) = jax.linear_transpose(lambda b: jscan.linear_recurrence(a, b), x)(x)

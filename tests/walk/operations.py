@@ -122,18 +122,17 @@ def latest_in_numpy(p: Any, q: Any) -> Any:
 
 @jax.custom_jvp
 def sum_with_its_own_rule(p: Any, q: Any) -> Any:
-    """A sum of which only the second operand is said to have a slope.
+    """A sum whose rule says what is true.
 
-    Slopes of 0 and 1 are the same in whatever order elements are combined, as those of an operator
-    have to be; one half and two are not.
+    Of another rule the second derivatives of `lax.scan` and of `lax.associative_scan` differ.
     """
     return p + q
 
 
 @sum_with_its_own_rule.defjvp
 def its_own_rule(primals: Any, tangents: Any) -> Any:
-    """The tangent is that of the last element."""
-    return sum_with_its_own_rule(*primals), tangents[1]
+    """The tangent is the sum of tangents."""
+    return sum_with_its_own_rule(*primals), tangents[0] + tangents[1]
 
 
 def keyed(combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
