@@ -20,7 +20,14 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 from jax import lax
-from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec, use_abstract_mesh
+from jax.sharding import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    use_abstract_mesh,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,8 +116,9 @@ def entered(arrays: Sequence[Any]) -> Iterator[None]:
     """
     found = explicit_mesh(arrays) is not None and jax.sharding.get_abstract_mesh().empty
     known = [x.sharding for x in arrays if found and not isinstance(x, jax.core.Tracer)]
-    meshes = [sharding.mesh for sharding in known if isinstance(sharding, NamedSharding)]
-    with jax.set_mesh(meshes[0]) if meshes else contextlib.nullcontext():
+    placed = [sharding.mesh for sharding in known if isinstance(sharding, NamedSharding)]
+    mesh = next((mesh for mesh in placed if isinstance(mesh, Mesh)), None)
+    with contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh):
         yield
 
 
