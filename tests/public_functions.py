@@ -143,7 +143,6 @@ def _segment_reduction(call: Callable[..., Any], elements: list[Wrong]) -> Funct
             "method": "auto",
         },
         {
-            # As for jax.ops, a scalar is spread over all ids.
             "data": [*wrong.NUMBERS, *elements, *wrong.FIVE_ROWS],
             "segment_ids": wrong.IDS,
             "num_segments": wrong.OPTIONAL_COUNT,

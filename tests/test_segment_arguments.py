@@ -106,8 +106,6 @@ def test_buckets_of_half_precision_are_added_in_float32():
 @every_reduction
 @sorted_or_not
 def test_derivatives_by_buckets(reduction, indices_are_sorted):
-    if reduction.name == "segment_prod":
-        pytest.skip("jax differentiates no scattered product")
     x, ids = np.arange(1.0, 12), ids_for(indices_are_sorted)
 
     def loss(x, **options):
