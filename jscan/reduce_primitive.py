@@ -271,14 +271,8 @@ def reduce_transpose(cotangents: Sequence[Any], *operands: Any, **params: Any) -
     if combine.is_sum:
         return _transposed_sum(cotangents, *operands, **params)
 
-    def tangents(*moved: jax.Array) -> list[Any]:
-        primals, slopes = transposition.at_zero(operands, moving, moved)
-        if jnp.issubdtype(moved[0].dtype, jnp.integer):
-            return reduce_in_plain_jax(*slopes, **params)
-        tangents = [x if i in moving else transposition.zero_of(x) for i, x in enumerate(slopes)]
-        return [ad.instantiate_zeros(t) for t in reduce_jvp(primals, tangents, **params)[1]]
-
-    return transposition.transposed(tangents, cotangents, operands, combine.dtypes)
+    rules = reduce_in_plain_jax, reduce_jvp
+    return transposition.by_tangents(*rules, cotangents, operands, **params)
 
 
 def _transposed_sum(

@@ -59,6 +59,30 @@ def at_zero(
     return found[0], found[1]
 
 
+def by_tangents(
+    plain: Callable[..., list[Any]],
+    jvp: Callable[..., tuple[list[Any], list[Any]]],
+    cotangents: Sequence[Any],
+    operands: Sequence[Any],
+    **params: Any,
+) -> list[Any]:
+    """What a primitive transposes to that is linear in its undefined operands.
+
+    It is its own tangent there, at zero as anywhere. Integers have no tangents, and take its
+    ``plain`` form.
+    """
+    moving = undefined(operands)
+
+    def tangents(*moved: jax.Array) -> list[Any]:
+        primals, slopes = at_zero(operands, moving, moved)
+        if jnp.issubdtype(moved[0].dtype, jnp.integer):
+            return plain(*slopes, **params)
+        tangents = [x if i in moving else zero_of(x) for i, x in enumerate(slopes)]
+        return [ad.instantiate_zeros(t) for t in jvp(primals, tangents, **params)[1]]
+
+    return transposed(tangents, cotangents, operands, params["combine"].dtypes)
+
+
 def transposed(
     tangents: Callable[..., Any],
     cotangents: Sequence[Any],
