@@ -108,8 +108,8 @@ def check(
     for i, (result, x) in enumerate(zip(results, wide, strict=True)):
         if not _is_near(np.asarray(result), np.asarray(x)):
             raise ValueError(
-                f"{caller}: identity must be one, so that fn(identity, x) is x; it is not for leaf "
-                f"{i} of elems, where identity is {identity[i]}"
+                f"{caller}: identity must be an identity of fn, so that fn(identity, x) is x; for "
+                f"leaf {i} of elems, where identity is {identity[i]}, it is not"
             )
 
 

@@ -43,8 +43,9 @@ def associative_scan(
         identity at the first element (the last, when reversed) of the axis or of each segment.
       identity: the identity of ``fn``, a pytree of scalars like ``elems`` (or of arrays that
         broadcast to one element along ``axis``). Needed only where ``exclusive``, and not for
-        the operators of ``jscan.operators``. ``fn(identity, x)`` has to be ``x``, which is tried
-        where all is concrete; where it is not so, the identity is in no result but its own.
+        the operators of ``jscan.operators``. ``fn(identity, x)`` has to be ``x``. Where all is
+        concrete and the scan exclusive, this is tried on the first elements, 65536 at most. An
+        identity that is none, and could not be tried, stands at starts and is in no other result.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
         leaves or ``(length of axis,)``: the scan starts anew at each head. For an operator on
         whole arrays flags may also cover the leading dimensions of every leaf.
@@ -60,7 +61,7 @@ def associative_scan(
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
         not bool or integer; a leaf is no array of numbers.
       ValueError: ``axis``, a length, a shape, ``identity`` or ``method`` does not fit,
-        ``identity`` is none, or ``fn`` returns another structure (a list may stand for a tuple) or
+        ``identity`` is not neutral, or ``fn`` returns another structure (a list may stand for a tuple) or
         shape.
 
     On a CUDA GPU a scan is one kernel and a fill of its state: each leaf and flag is read once and

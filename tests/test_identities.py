@@ -102,9 +102,11 @@ def test_what_is_no_identity_is_not_proved(fn, identity, dtypes):
 
 @pytest.mark.parametrize(("fn", "identity"), [(jnp.maximum, 0.0), (jnp.add, 5.0)])
 def test_a_concrete_identity_that_is_none_is_named(fn, identity):
-    with pytest.raises(ValueError, match=r"^jscan.associative_scan: identity must be one"):
+    with pytest.raises(
+        ValueError, match=r"^jscan.associative_scan: identity must be an identity of fn"
+    ):
         jscan.associative_scan(fn, X, exclusive=True, identity=identity)
-    with pytest.raises(ValueError, match=r"^jscan.reduce: identity must be one"):
+    with pytest.raises(ValueError, match=r"^jscan.reduce: identity must be an identity of fn"):
         jscan.reduce(fn, X, identity=identity, segments=HEADS)
 
 

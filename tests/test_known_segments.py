@@ -278,3 +278,13 @@ def test_lists_of_traced_numbers(kind):
 def test_a_list_of_traced_numbers_that_fit_no_dtype_is_named():
     with pytest.raises(ValueError, match=r"jscan\.Segments\.from_ids: ids has an integer that"):
         jax.jit(lambda k: Segments.from_ids([k, 2**70]).ids)(3)
+
+
+def test_known_segments_are_moved_to_the_device_once():
+    segments = build("lengths")
+    sums = jax.jit(lambda x, segments: jscan.reduce(jnp.add, x, identity=0, segments=segments))
+    x = jnp.asarray(X)
+    first = sums(x, segments)
+    with jax.transfer_guard("disallow"):
+        again = sums(x, segments)
+    np.testing.assert_array_equal(again, first)
