@@ -61,8 +61,8 @@ def associative_scan(
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
         not bool or integer; a leaf is no array of numbers.
       ValueError: ``axis``, a length, a shape, ``identity`` or ``method`` does not fit,
-        ``identity`` is not neutral, or ``fn`` returns another structure (a list may stand for a tuple) or
-        shape.
+        ``identity`` is not neutral, or ``fn`` returns another structure (a list may stand for a
+        tuple) or shape.
 
     On a CUDA GPU a scan is one kernel and a fill of its state: each leaf and flag is read once and
     each result that is used is written once. Plain JAX reads and writes about four times as much.
