@@ -65,7 +65,9 @@ def associative_scan(
         tuple) or shape.
 
     On a CUDA GPU a scan is one kernel and a fill of its state: each leaf and flag is read once and
-    each result that is used is written once. Plain JAX reads and writes about four times as much.
+    each result that is used is written once. An exclusive scan by an ``identity`` that does not
+    follow from ``fn`` for every element moves its results one place on in one more pass. Plain JAX
+    reads and writes about four times as much.
 
     Sources: Blelloch, *Prefix Sums and Their Applications* (1990); Sengupta et al., *Scan
     Primitives for GPU Computing* (2007); Merrill and Garland, *Single-pass Parallel Prefix Scan
