@@ -31,7 +31,7 @@ import jax.numpy as jnp
 
 import jscan
 from benchmarks.operations import Operation
-from jscan.kernels import strategies, totals, tuning
+from jscan.kernels import scanning, totals, tuning
 
 EPS = 2.0**-23
 """The spacing of float32 at one: twice what an addition is wrong by, at most."""
@@ -84,7 +84,7 @@ def depth(method: str, n: int, tile: TileDepth = TRITON, width: int = 4) -> int:
     if n < 2 or method == "xla":
         return of_pairs(n)
     shape = tuning.Shape(1, n, 1, width, leaves=1, segmented=False, equations=1)
-    tuned = strategies.tile(shape, method)
+    tuned = scanning.tile(shape, method)
     if method == "reduce_then_scan" and tuned.strip:
         return _in_parts(n, tuned.length, tuned.strip, tile)
     if method == "scan_then_propagate":

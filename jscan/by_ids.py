@@ -10,18 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import (
-    checks,
-    conversions,
-    descriptors,
-    dispatch,
-    fallback,
-    meshes,
-    operators,
-    reduce_primitive,
-    scatters,
-)
+from jscan import checks, conversions, descriptors, dispatch, fallback, meshes, operators
 from jscan.combine import accumulation_dtype
+from jscan.plain import scatters
+from jscan.rules import reduce as reducing
 
 _IN_PLAIN_JAX = ("auto", "xla")
 
@@ -83,7 +75,7 @@ def _of_neighbours(
     operator: operators.Operator, data: jax.Array, ids: jax.Array, num_segments: int, method: str
 ) -> jax.Array:
     """The reduction where equal ids are neighbours."""
-    (result,) = reduce_primitive.reduce(
+    (result,) = reducing.reduce(
         [data],
         lax.expand_dims(ids, range(1, data.ndim)),
         combine=dispatch.combine_once(operator, (data.dtype,)),

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, fallback, meshes, neutral, primitive, reduce_primitive
+from jscan import checks, fallback, meshes, neutral, primitive
 from jscan.combine import Combine, accumulation_dtype, checked, trace
 from jscan.operators import Operator
+from jscan.rules import reduce as reducing
 
 
 def scan(
@@ -121,7 +122,7 @@ def reduce(
         n = leaves[0].shape[axis]
 
         def last(scanned: Any, descriptor: jax.Array, identity: Any) -> list[jax.Array]:
-            numbers = reduce_primitive.segment_numbers(descriptor, axis=axis, kind=kind, n=n)
+            numbers = reducing.segment_numbers(descriptor, axis=axis, kind=kind, n=n)
             return fallback.last_of_segments(
                 scanned, numbers, identity, axis=axis, num_segments=num_segments
             )
@@ -133,7 +134,7 @@ def reduce(
     kind, descriptor = checks.descriptor_for(caller, segments, leaves, axis, elementwise=True)
 
     def run(leaves: Sequence[jax.Array], descriptor: jax.Array) -> list[jax.Array]:
-        return reduce_primitive.reduce(
+        return reducing.reduce(
             leaves,
             descriptor,
             combine=combine,
@@ -178,7 +179,7 @@ def _reduce_whole(
         if method == "auto" and fallback.are_monoids(combine):
             # XLA's own reduction reads at the speed of memory.
             return fallback.reduce_monoids(leaves, combine, axis=axis)
-        results = reduce_primitive.reduce(
+        results = reducing.reduce(
             leaves, None, combine=combine, axis=axis, kind="whole", num_segments=1, method=method
         )
         return [lax.squeeze(x, (axis,)) for x in results]

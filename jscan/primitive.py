@@ -21,8 +21,10 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan import chunks, extent, fallback, transposition, versions
+from jscan import extent, fallback, versions
 from jscan.combine import Combine
+from jscan.derivatives import transposition
+from jscan.plain import chunks
 
 scan_p: Any = core.Primitive("jscan_scan")
 scan_p.multiple_results = True
@@ -343,9 +345,9 @@ def scan_jvp(
 ) -> tuple[list[jax.Array], list[Any]]:
     """Results, and their tangents as recurrences over those of the leaves that have one."""
     # Recurrences are solved by scans, so their files import this one.
-    from jscan import derivatives
+    from jscan.derivatives import scan_jvp as rule
 
-    return derivatives.scan_jvp(primals, tangents, **params)
+    return rule.scan_jvp(primals, tangents, **params)
 
 
 def scan_transpose(cotangents: Sequence[Any], *operands: Any, **params: Any) -> list[Any]:

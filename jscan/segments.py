@@ -18,8 +18,8 @@ from jscan import descriptors, fallback, meshes, traced_bounds
 from jscan.conversions import as_count
 from jscan.descriptors import is_known
 from jscan.fallback import as_bool
-from jscan.locate_primitive import locate
-from jscan.rank_primitive import rank
+from jscan.rules.locate import locate
+from jscan.rules.rank import rank
 
 __all__ = ["Segments"]
 

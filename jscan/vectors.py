@@ -12,7 +12,7 @@ from jax import lax
 from jscan import checks, dispatch, fallback, meshes, operators, primitive
 from jscan.conversions import as_count, as_marks, as_scalar, flatten
 from jscan.fallback import as_bool
-from jscan.rank_primitive import check_places, rank
+from jscan.rules.rank import check_places, rank
 from jscan.segments import Segments
 
 # Without enumerate, which a star import would put in the place of Python's own.

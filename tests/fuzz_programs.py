@@ -15,7 +15,7 @@ from jax import lax
 
 import jscan
 from jscan import primitive
-from jscan.kernels import primitives, tuning
+from jscan.kernels import language, tuning
 from tests import fuzz_operators, reference
 from tests.fuzz_segments import (
     COUNTED,
@@ -192,8 +192,8 @@ def surroundings(form: Form, place: str) -> Iterator[None]:
         if place == "interpreted":
             stack.enter_context(primitive.interpreted())
             flag = 0x5A if form.number // len(METHODS) % 2 == 0 else 0
-            poisoned = functools.partial(_load_with_garbage, primitives.load, flag)
-            stack.enter_context(mock.patch.object(primitives, "load", poisoned))
+            poisoned = functools.partial(_load_with_garbage, language.load, flag)
+            stack.enter_context(mock.patch.object(language, "load", poisoned))
         yield
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from jscan.kernels import tuning
 from jscan.kernels.steps import Step
 from jscan.primitive import scan_in_kernels, scan_p
-from jscan.reduce_primitive import reduce_in_kernels, reduce_p
+from jscan.rules.reduce import reduce_in_kernels, reduce_p
 from tests.protocol import Look, Memory, Protocol, Publish, Row, Take, Word
 from tests.stepwise import Call, Code, Interpreter, Request, anything
 

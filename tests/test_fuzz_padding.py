@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from jax.experimental import pallas as pl
 
-from jscan.kernels import primitives, tuning
+from jscan.kernels import language, tuning
 from tests import fuzz_programs
 from tests.fuzzing import METHODS, Data, Form, form_of
 
@@ -74,7 +74,7 @@ def test_lanes_without_an_element_read_garbage(dtype):
 
     def kernel(x, y):
         lane = jnp.arange(8, dtype=jnp.int32)
-        loaded = primitives.load(x, [(lane, 1)], mask=lane < 4)
+        loaded = language.load(x, [(lane, 1)], mask=lane < 4)
         y[...] = loaded != jnp.ones_like(loaded)
 
     with fuzz_programs.surroundings(form("lookback", "reduce", "row", False, 0), "interpreted"):

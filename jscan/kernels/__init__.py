@@ -1,9 +1,9 @@
 """GPU kernels: Pallas on Triton. `scan` runs one, `why_not` says what stands in the way."""
 
 from jscan.kernels.ranking import rank as rank
-from jscan.kernels.reduce import reduce as reduce
-from jscan.kernels.strategies import scan as scan
-from jscan.kernels.strategies import why_not as why_not
-from jscan.kernels.strategies import why_not_shape as why_not_shape
-from jscan.kernels.tangent import tangent as tangent
-from jscan.kernels.tangent import why_no_tangent as why_no_tangent
+from jscan.kernels.reducing import reduce as reduce
+from jscan.kernels.scanning import scan as scan
+from jscan.kernels.scanning import why_not as why_not
+from jscan.kernels.scanning import why_not_shape as why_not_shape
+from jscan.kernels.solving import tangent as tangent
+from jscan.kernels.solving import why_no_tangent as why_no_tangent

@@ -13,8 +13,8 @@ from typing import Any
 
 from jax.experimental import pallas as pl
 
+from jscan.kernels.description import Scan
 from jscan.kernels.forms import form
-from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
 
 

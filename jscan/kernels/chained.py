@@ -20,9 +20,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from jscan.kernels.description import Scan
 from jscan.kernels.forms import form
 from jscan.kernels.lookback import Lookback
-from jscan.kernels.scan import Scan
 from jscan.kernels.state import PREFIX, TileState
 from jscan.kernels.steps import Step
 from jscan.kernels.tile import Tile

@@ -25,7 +25,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.kernels import primitives
+from jscan.kernels import language
 from jscan.kernels.operator import FLAG, trace_scalars
 from jscan.kernels.registers import from_bits, to_bits
 
@@ -41,9 +41,7 @@ def tile_scan(
     place = _places(restart.shape[0], reverse)
     none = jnp.full_like(place, -1)
     latest = trace_scalars(lax.max, [np.dtype(np.int32)] * 2)
-    [head] = primitives.tile_scan(
-        latest, [jnp.where(restart != 0, place, none)], 0, reverse=reverse
-    )
+    [head] = language.tile_scan(latest, [jnp.where(restart != 0, place, none)], 0, reverse=reverse)
     seen = (head >= 0).astype(FLAG)
     return [seen, *_scanned(operator, jnp.maximum(head, np.int32(0)), values, reverse)]
 
@@ -86,7 +84,7 @@ def _scanned(
         before = jnp.clip(before, np.int32(0), np.int32(rows - 1))
         carried = [_moved(t, before, 0)[:, None] for t in totals]
         joins = (head < first) & (row > 0)
-        combined = primitives.evaluate(
+        combined = language.evaluate(
             operator, [*(jnp.broadcast_to(c, shape) for c in carried), *values]
         )
         values = [jnp.where(joins, c, v) for c, v in zip(combined, values, strict=True)]
@@ -102,10 +100,10 @@ def _combined(
 ) -> list[jax.Array]:
     """One guarded step: what lies at ``source`` in front of each element."""
     left = [_moved(v, source, axis) for v in values]
-    combined = primitives.evaluate(operator, [*left, *values])
+    combined = language.evaluate(operator, [*left, *values])
     return [jnp.where(where, c, v) for c, v in zip(combined, values, strict=True)]
 
 
 def _moved(values: jax.Array, source: jax.Array, axis: int) -> jax.Array:
     """The elements at ``source`` along ``axis``, bit by bit."""
-    return from_bits(primitives.gather(to_bits(values), source, axis), values.dtype)
+    return from_bits(language.gather(to_bits(values), source, axis), values.dtype)

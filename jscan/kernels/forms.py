@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from jscan.kernels import primitives
+from jscan.kernels import language
+from jscan.kernels.description import Scan
 from jscan.kernels.logaddexp import LinearTile
 from jscan.kernels.operator import FLAG, commuting_identity
-from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
 
 
@@ -76,11 +76,11 @@ class ScannedTile:
 
     def fold(self, values: jax.Array) -> jax.Array:
         """The total of a window of aggregates, in any order."""
-        return primitives.tile_reduce(self._scan.operator, values, 0)
+        return language.tile_reduce(self._scan.operator, values, 0)
 
     def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         """One aggregate behind another."""
-        return primitives.evaluate(self._scan.operator, [*left, *right])
+        return language.evaluate(self._scan.operator, [*left, *right])
 
     def scan(self) -> None:
         """Nothing is left to do."""
@@ -98,7 +98,7 @@ class ReducedTile(ScannedTile):
 
     def _first_step(self) -> None:
         axis = self._scan.geometry.axis
-        self.aggregate = [primitives.tile_reduce(self._scan.operator, self._leaves[0], axis)]
+        self.aggregate = [language.tile_reduce(self._scan.operator, self._leaves[0], axis)]
 
     def scan(self) -> None:
         """Scans the tile."""
@@ -113,7 +113,7 @@ def settled(leaves: Sequence[jax.Array]) -> list[jax.Array]:
     exclusive 0.92 to 0.956 of copy speed. But segmented 0.97 to 0.91, so segmented tiles are left
     alone (H200, 2026-11-20).
     """
-    return [primitives.settle(x) for x in leaves]
+    return [language.settle(x) for x in leaves]
 
 
 def behind(

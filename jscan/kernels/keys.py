@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import locating, primitives
+from jscan.kernels import language, locating
 from jscan.kernels.operator import trace_scalars
 from jscan.kernels.tile import Tile
 from jscan.kernels.view import View
@@ -80,7 +80,7 @@ class Keys:
             return heads
         adding = trace_scalars(lax.add, [KEY] * 2)
         axis = strip.geometry.axis
-        [count] = primitives.tile_scan(adding, [heads], axis, reverse=False)
+        [count] = language.tile_scan(adding, [heads], axis, reverse=False)
         return self.counted(count, strip, before)
 
     def counted(self, count: jax.Array, strip: Tile, before: jax.Array) -> jax.Array:
@@ -112,7 +112,7 @@ class Keys:
         if self.kind == "whole":
             return [jnp.zeros(k.shape, jnp.bool_) for k in keys]
         if self.kind in COUNTED:
-            within = [head != 0 for head in primitives.quarters(leaf)[1:]]
+            within = [head != 0 for head in language.quarters(leaf)[1:]]
             here = strip.load_quarter(operands[0], self.views[0], 4)
             if self.kind == "flags":
                 return [*within, here != 0]

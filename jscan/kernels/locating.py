@@ -21,7 +21,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from jscan.kernels import fill, primitives, tuning
+from jscan.kernels import fill, language, tuning
 from jscan.kernels.geometry import Geometry
 from jscan.kernels.tile import Tile
 
@@ -43,7 +43,7 @@ def located(bounds: Any, first: jax.Array, tile: Tile, count: int) -> jax.Array:
         found, width = carry
         half = lax.div(width + np.int32(1), np.int32(2))
         middle = jnp.minimum(found + half, high)
-        begins = primitives.load(bounds, [(first, 1), (middle, 1)])
+        begins = language.load(bounds, [(first, 1), (middle, 1)])
         return jnp.where(begins <= element, middle, found), width - half
 
     found, _ = lax.while_loop(lambda c: c[1] > 0, step, (whole + low, high - low))
@@ -52,7 +52,7 @@ def located(bounds: Any, first: jax.Array, tile: Tile, count: int) -> jax.Array:
 
 def begins(bounds: Any, first: jax.Array, segment: jax.Array) -> jax.Array:
     """Where segments begin."""
-    return primitives.load(bounds, [(first, 1), (segment, 1)])
+    return language.load(bounds, [(first, 1), (segment, 1)])
 
 
 def segment_of(bounds: Any, first: jax.Array, position: jax.Array, count: int) -> jax.Array:
@@ -63,7 +63,7 @@ def segment_of(bounds: Any, first: jax.Array, position: jax.Array, count: int) -
         stride = -(-width // LANES)
         candidate = low + lane * np.int32(stride)
         inside = candidate < np.int32(count)
-        begins = primitives.load(bounds, [(first, 1), (candidate, 1)], mask=inside)
+        begins = language.load(bounds, [(first, 1), (candidate, 1)], mask=inside)
         # Bounds do not decrease, so those at or before the position are the first ones.
         before = inside & (begins <= position)
         low = low + (jnp.sum(before, dtype=jnp.int32) - np.int32(1)) * np.int32(stride)

@@ -24,11 +24,11 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.elementwise import structure
-from jscan.kernels import primitives
+from jscan.jaxprs import structure
+from jscan.kernels import language
+from jscan.kernels.description import Scan
 from jscan.kernels.operator import trace_scalars
 from jscan.kernels.registers import take
-from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
 
 DEPTH = {np.dtype(np.float32): 69.0, np.dtype(np.float64): 600.0}
@@ -65,23 +65,23 @@ def _exp(x: jax.Array) -> jax.Array:
     """The exponential of x <= 0, exact enough as a term of a sum that starts above exp(-DEPTH)."""
     if x.dtype != jnp.float32:
         return jnp.exp(x)
-    return primitives.fast_exp2(x * np.float32(np.log2(np.e)))
+    return language.fast_exp2(x * np.float32(np.log2(np.e)))
 
 
 def _log(x: jax.Array) -> jax.Array:
     if x.dtype != jnp.float32:
         return jnp.log(x)
-    return primitives.fast_log2(x) * np.float32(np.log(2))
+    return language.fast_log2(x) * np.float32(np.log(2))
 
 
 def _terms(values: jax.Array, axis: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """exp(values - m), their maximum m, and m + log of the terms' sum, along ``axis``."""
     dtype = np.dtype(values.dtype)
-    maximum = primitives.tile_reduce(_scalar(primitives.nan_max, dtype), values, axis)
+    maximum = language.tile_reduce(_scalar(language.nan_max, dtype), values, axis)
     finite = jnp.abs(maximum) < np.inf
     center = lax.expand_dims(jnp.where(finite, maximum, jnp.zeros_like(maximum)), [axis])
     terms = _exp(values - jnp.broadcast_to(center, values.shape))
-    total = primitives.tile_reduce(_scalar(lax.add, dtype), terms, axis)
+    total = language.tile_reduce(_scalar(lax.add, dtype), terms, axis)
     return terms, maximum, jnp.where(finite, maximum + _log(total), maximum)
 
 
@@ -106,7 +106,7 @@ class LinearTile:
 
     def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         """One aggregate behind another."""
-        maximum = primitives.nan_max(left[0], right[0])
+        maximum = language.nan_max(left[0], right[0])
         depth = -jnp.abs(left[0] - right[0])
         total = maximum + _log(1 + _exp(depth))
         return [jnp.where(depth == depth, total, maximum)]
@@ -122,8 +122,8 @@ class LinearTile:
         """E, the inclusive sum of the tile's terms."""
         g = self._scan.geometry
         add = _scalar(lax.add, self.dtype)
-        [sums] = primitives.tile_scan(add, [self.terms], g.axis, reverse=g.reverse)
-        self.sums = primitives.settle(sums)
+        [sums] = language.tile_scan(add, [self.terms], g.axis, reverse=g.reverse)
+        self.sums = language.settle(sums)
 
     def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None:
         """Writes the tile; without a prefix, as the only tile of its row."""
@@ -132,7 +132,7 @@ class LinearTile:
         self._store(outputs, before)
 
     def _store(self, outputs: Sequence[Any], prefix: jax.Array) -> None:
-        reference = primitives.nan_max(prefix, self.maximum)
+        reference = language.nan_max(prefix, self.maximum)
         deepest = reference - self.dtype.type(DEPTH[self.dtype])
         start = jnp.maximum(prefix, self.first)
         shallow = (start >= deepest) & (jnp.abs(reference) < np.inf)

@@ -36,11 +36,11 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.extend import core
 
-from jscan.kernels import primitives
+from jscan.kernels import language
+from jscan.kernels.description import Scan
 from jscan.kernels.forms import form
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant, take
-from jscan.kernels.scan import Scan
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.steps import Step
 from jscan.kernels.tile import Tile
@@ -173,7 +173,7 @@ class Lookback:
 
         def poll(carry: Carry) -> Carry:
             del carry
-            seen = self.peek(primitives.pause(end, PAUSE))
+            seen = self.peek(language.pause(end, PAUSE))
             return (*seen, *look(seen[0]))
 
         # Tensors come first: Triton's layout pass takes a loop's operands to be numbered like its
@@ -187,6 +187,6 @@ class Lookback:
             return [self.form.fold(value)], nearest >= 0
         complete = (tags == PREFIX).astype(FLAG)
         operator = flag_value(self.operator)
-        _, *folded = primitives.tile_scan(operator, [complete, *values], 0, reverse=False)
+        _, *folded = language.tile_scan(operator, [complete, *values], 0, reverse=False)
         edge = self._place() == np.int32(self.window - 1)
         return [take(v, edge, 0) for v in folded], nearest >= 0

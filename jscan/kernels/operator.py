@@ -18,7 +18,8 @@ from jax import lax
 from jax.extend import core
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan.kernels import pallas, primitives
+from jscan.kernels import language
+from jscan.kernels.engines import pallas
 
 FLAG = np.dtype(np.int32)
 
@@ -168,7 +169,7 @@ def _evaluate(jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> li
         aval: Any = atom.aval
         value: Any = np.asarray(atom.val, aval.dtype)[()]
         if value.dtype.kind == "u":
-            return primitives.unsigned(value)
+            return language.unsigned(value)
         return (value.real, value.imag) if value.dtype.kind == "c" else value
 
     environment.update(zip(jaxpr.constvars, consts, strict=True))
@@ -268,7 +269,7 @@ def _extremum(name: str, x: Any, y: Any) -> Any:
         return x | y if name == "max" else x & y
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return lax.max(x, y) if name == "max" else lax.min(x, y)
-    return primitives.nan_max(x, y) if name == "max" else primitives.nan_min(x, y)
+    return language.nan_max(x, y) if name == "max" else language.nan_min(x, y)
 
 
 def _complex_parameters(equation: Any) -> dict[str, Any]:

@@ -24,9 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import launch, strategies, tuning
+from jscan.kernels import launch, scanning, tuning
+from jscan.kernels.description import Scan
 from jscan.kernels.operator import trace_scalars
-from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
 
 COUNT = np.dtype(np.int32)
@@ -113,7 +113,7 @@ def rank(
     full = marks.shape
     operator = trace_scalars(lax.add, [COUNT] * 2)
     shape = shape_of(full, axis)
-    tuned = strategies.tile(shape, "auto")
+    tuned = scanning.tile(shape, "auto")
     if tuned.length < shape.n and emit in ("places", "order"):
         tuned = tuning.scatter(shape)
     cut = launch.Cut([marks], full, axis, tuned, reverse=reverse, widths={4})
@@ -132,7 +132,7 @@ def rank(
         size=size,
     )
     beside = [] if unmarked is None else [unmarked.reshape(-1)]
-    [result] = strategies.launch(one, cut, interpret, beside)
+    [result] = scanning.launch(one, cut, interpret, beside)
     return result.reshape(*full[:axis], size, *full[axis + 1 :])
 
 

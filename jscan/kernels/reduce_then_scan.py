@@ -26,9 +26,9 @@ import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 
-from jscan.kernels import launch, primitives, scan_then_propagate, totals
+from jscan.kernels import language, launch, scan_then_propagate, totals
+from jscan.kernels.description import Scan
 from jscan.kernels.operator import commuting_identity
-from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
 
 
@@ -85,10 +85,10 @@ def _totals(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
         here = walk.strip(left - np.int32(1))
         leaves = scan.load(here, walk.inputs)
         if commuting_identity(operator) is not None and here.mask(0) is None:
-            last = [primitives.tile_reduce(operator, leaves[0], here.geometry.axis)]
+            last = [language.tile_reduce(operator, leaves[0], here.geometry.axis)]
         else:
             last = here.last(scan.tile_scan(leaves))
-        both = primitives.evaluate(operator, [*last, *carry])
+        both = language.evaluate(operator, [*last, *carry])
         kept = [jnp.where(left == walk.count, x, y) for x, y in zip(last, both, strict=True)]
         return (*kept, left - np.int32(1))
 

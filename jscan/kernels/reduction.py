@@ -32,7 +32,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.extend import core
 
-from jscan.kernels import lookback, primitives
+from jscan.kernels import language, lookback
 from jscan.kernels.geometry import Geometry
 from jscan.kernels.keys import COUNTED, KEY, Keys
 from jscan.kernels.operator import commuting_identity, trace_scalars
@@ -101,7 +101,7 @@ class Reduction:
         """Values ⊕ values; ``left`` is broadcast to the shape of ``right``."""
         shape = right[0].shape
         left = [jnp.broadcast_to(x, shape) for x in left]
-        return primitives.evaluate(self.operator, [*left, *right])
+        return language.evaluate(self.operator, [*left, *right])
 
 
 @dataclasses.dataclass
@@ -113,11 +113,11 @@ class Window:
 
     def fold(self, values: jax.Array) -> jax.Array:
         """The total of a window of aggregates, in any order."""
-        return primitives.tile_reduce(self.one.operator, values, 0)
+        return language.tile_reduce(self.one.operator, values, 0)
 
     def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         """One aggregate behind another."""
-        return primitives.evaluate(self.one.operator, [*left, *right])
+        return language.evaluate(self.one.operator, [*left, *right])
 
 
 def kernel(one: Reduction, window: int, refs: Sequence[Any]) -> None:
@@ -226,7 +226,7 @@ class Walk:
             combined = one.combine([_across(t) for t in totals], values)
             values = [jnp.where(joins, c, v) for c, v in zip(combined, values, strict=True)]
         operator = beside_key(one.operator, self.counts)
-        count, *values = primitives.tile_scan(
+        count, *values = language.tile_scan(
             operator, [strip.spread(leaf), *values], strip.geometry.axis, reverse=False
         )
         key = one.keys.counted(count, strip, before) if self.counts else leaf
@@ -259,10 +259,8 @@ class Walk:
             exists = strip.mask(0)
             over = over if exists is None else over & exists
             return self._pick([over], [list(values)])
-        ended = keys.ends_by_quarters(
-            strip, self.described, leaf, by_key := primitives.quarters(key)
-        )
-        by_value = [primitives.quarters(v) for v in values]
+        ended = keys.ends_by_quarters(strip, self.described, leaf, by_key := language.quarters(key))
+        by_value = [language.quarters(v) for v in values]
         quarters: list[Marked] = []
         all_over = []
         for place, (key, ends) in enumerate(zip(by_key, ended, strict=True)):
@@ -288,7 +286,7 @@ class Walk:
     def _wanted(self, key: jax.Array, ends: jax.Array, waits: jax.Array | None) -> jax.Array:
         """Which elements' totals are written here."""
         # As numbers without a sign, negative ones are too large.
-        limit = primitives.unsigned(np.uint32(self.one.keys.num_segments))
+        limit = language.unsigned(np.uint32(self.one.keys.num_segments))
         where = ends & (lax.bitcast_convert_type(key, jnp.uint32) < limit)
         return where if waits is None else where & ~waits
 

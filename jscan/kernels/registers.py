@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jscan.kernels import primitives
+from jscan.kernels import language
 
 
 def constant(shape: Sequence[int], scalar: Any) -> jax.Array:
     """A register tile of ``scalar``."""
     if scalar.dtype.kind == "u":
-        return jnp.broadcast_to(primitives.unsigned(scalar), shape)
+        return jnp.broadcast_to(language.unsigned(scalar), shape)
     return jnp.full(shape, scalar)
 
 

@@ -27,8 +27,8 @@ import numpy as np
 from jax.experimental import pallas as pl
 
 from jscan.kernels import launch, totals
+from jscan.kernels.description import Scan
 from jscan.kernels.operator import FLAG
-from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
 from jscan.kernels.view import View
 

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import primitives
+from jscan.kernels import language
 from jscan.kernels.registers import from_bits, to_bits
 from jscan.kernels.tile import Tile
 
@@ -75,7 +75,7 @@ class TileState:
 
     def take_ticket(self, words: Any) -> jax.Array:
         """How many programs took one before this one did."""
-        return primitives.take_ticket(words, [(jnp.int32(1), self._states)])
+        return language.take_ticket(words, [(jnp.int32(1), self._states)])
 
     def _terms(self, tile: Tile, piece: int, index: jax.Array) -> list[tuple[Any, int]]:
         """Addresses of ``piece`` of tiles ``index``: a scalar, or a window as leading dimension."""
@@ -103,7 +103,7 @@ class TileState:
         pieces = [p for v in values for p in to_pieces(v)]
         for number, piece in enumerate(pieces):
             terms = self._terms(tile, number, tile.index)
-            primitives.publish(words, terms, tag, piece, mask)
+            language.publish(words, terms, tag, piece, mask)
 
     def peek(self, words: Any, tile: Tile, window: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
         """The tags and values of the tiles in ``window``; tiles before the first read as EMPTY."""
@@ -114,7 +114,7 @@ class TileState:
         mask = inside if existing is None else inside & existing[None, :]
         count = sum(self.pieces)
         terms = [self._terms(tile, number, window) for number in range(count)]
-        seen = [primitives.peek(words, t, mask) for t in terms]
+        seen = [language.peek(words, t, mask) for t in terms]
         tag, pieces = seen[0][0], [piece for _, piece in seen]
         for other, _ in seen[1:]:
             tag = jnp.where(tag == other, tag, jnp.zeros_like(tag))

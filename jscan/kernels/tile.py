@@ -30,13 +30,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import primitives
+from jscan.kernels import language
 from jscan.kernels.geometry import Geometry, size_of
 from jscan.kernels.registers import take
 from jscan.kernels.view import View
 
 Address = list[tuple[Any, int]]
-"""Terms to be summed (`primitives.Terms`)."""
+"""Terms to be summed (`language.Terms`)."""
 
 VECTOR = 8
 """The most elements that a thread takes from memory at once, where operands differ in width. A tile
@@ -102,9 +102,9 @@ class Tile:
         # copy speed instead of 0.80, (1048576, 64) at 0.78 instead of 0.70 (H200, 2026-11-20).
         g = self.geometry
         if g.far_lanes:
-            first = [(primitives.opaque(self.lane_block), g.lanes * stride)]
+            first = [(language.opaque(self.lane_block), g.lanes * stride)]
         else:
-            first = [(primitives.opaque(self.lane_block * np.int32(g.lanes)), stride)]
+            first = [(language.opaque(self.lane_block * np.int32(g.lanes)), stride)]
         return [*first, (lane, stride)] if g.lanes > 1 else first
 
     def mask(self, shift: int) -> jax.Array | None:
@@ -145,7 +145,7 @@ class Tile:
     def load(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; undefined where none exist."""
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
-        return primitives.load(ref, terms, mask=self.mask(shift))
+        return language.load(ref, terms, mask=self.mask(shift))
 
     def load_shared(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
         """Like `load`; of an operand whose lanes are shared, one column."""
@@ -186,7 +186,7 @@ class Tile:
         terms = [(self.row_of(view), row_stride), *place, *self._one_a_lane(lane_stride)]
         if lane_stride and self.geometry.lanes > 1:
             mask = mask & self.lanes_exist(self._lane())
-        return primitives.load(ref, terms, mask=mask)
+        return language.load(ref, terms, mask=mask)
 
     def store_row(
         self, ref: Any, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
@@ -197,7 +197,7 @@ class Tile:
         if g.lanes > 1:
             mask = mask & self.lanes_exist(self._lane())
         terms += self._one_a_lane(int(g.inner > 1))
-        primitives.store(ref, terms, value.astype(ref.dtype), mask=mask)
+        language.store(ref, terms, value.astype(ref.dtype), mask=mask)
 
     def _lane(self) -> jax.Array:
         return lax.broadcasted_iota(jnp.int32, (self.geometry.lanes,), 0)
@@ -248,14 +248,14 @@ class Tile:
         terms += self._one_a_lane(lane_stride)
         every = lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0)
         mask = None if self.inside else self.quarter_left(place) >= 0
-        return primitives.load(ref, [*terms, (every, 4 * stride)], mask=mask)
+        return language.load(ref, [*terms, (every, 4 * stride)], mask=mask)
 
     def store(self, ref: Any, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
         g = self.geometry
         view = View((g.outer, g.n, g.inner), (1, g.outer))
         terms = self._limited(self._terms(view, 0), ref.dtype, 0)
-        primitives.store(ref, terms, value.astype(ref.dtype), mask=self.mask(0))
+        language.store(ref, terms, value.astype(ref.dtype), mask=self.mask(0))
 
     def scatter(
         self, ref: Any, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
@@ -265,7 +265,7 @@ class Tile:
         exists = self.mask(0)
         terms = [*self._outside(extent * self.geometry.inner), (place, self.geometry.inner)]
         mask = mask if exists is None else mask & exists
-        primitives.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
+        language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
 
     def scatter_quarter(
         self, ref: Any, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
@@ -277,11 +277,11 @@ class Tile:
             *self._one_a_lane(int(inner > 1)),
             (place, inner),
         ]
-        primitives.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
+        language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
 
     def gather_row(self, ref: Any) -> jax.Array:
         """The tile's elements of an operand (outer, inner): one for each row and lane."""
-        return primitives.load(ref, self._outside(self.geometry.inner), mask=self.mask(0))
+        return language.load(ref, self._outside(self.geometry.inner), mask=self.mask(0))
 
     def _outside(self, row_stride: int) -> Address:
         """The address of each element's row and lane, in an array of its own extent."""
@@ -297,7 +297,7 @@ class Tile:
         whole = g.length % VECTOR == 0 and not shift and not (g.reverse and g.n % VECTOR)
         if dtype.itemsize * VECTOR >= 16 or not g.mixed or g.lanes > 1 or not whole:
             return terms
-        return [(primitives.opaque(jnp.int32(0)), VECTOR), *terms]
+        return [(language.opaque(jnp.int32(0)), VECTOR), *terms]
 
     def before_start(self, shift: int) -> jax.Array:
         """Where the element ``shift`` positions to the left would lie before the row's start."""

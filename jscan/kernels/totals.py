@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jscan.kernels import block, launch, tuning
+from jscan.kernels.description import Scan
 from jscan.kernels.geometry import Geometry
-from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
 from jscan.kernels.view import View
 

@@ -19,10 +19,12 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching
 
-from jscan import chunks, extent, fallback, primitive, slopes, transposition
-from jscan.jacobian import Source
-from jscan.slopes import IN_KERNELS
-from jscan.tangents import Component
+from jscan import extent, fallback, primitive
+from jscan.derivatives import recurrence, transposition
+from jscan.derivatives.components import Component
+from jscan.derivatives.jacobian import Source
+from jscan.derivatives.recurrence import IN_KERNELS
+from jscan.plain import chunks
 
 tangent_p: Any = core.Primitive("jscan_tangent")
 tangent_p.multiple_results = True
@@ -147,13 +149,13 @@ def tangent_in_plain_jax(
         exclusive=exclusive,
     )
     given = [jnp.broadcast_to(x, full) for x in linear]
-    one = slopes.Recurrence(component, read, transposed, differentiable)
+    one = recurrence.Recurrence(component, read, transposed, differentiable)
     scanned = elements = one.elements(given)
-    if slopes.is_recurrent(component):
+    if recurrence.is_recurrent(component):
         scanned = primitive.scan(
             elements,
             flags,
-            combine=slopes.operator_of(component),
+            combine=recurrence.operator_of(component),
             axis=axis,
             reverse=reverse != transposed,
             exclusive=False,
@@ -181,7 +183,7 @@ def tangent_in_chunks(
     full = extent.full_shape(operands)
     if 0 in full:
         return [jnp.zeros(full, d) for d in dtypes]
-    combine = slopes.operator_of(component)
+    combine = recurrence.operator_of(component)
     against = reverse != transposed
 
     def step(start: Any, size: int, carry: chunks.Carry) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -195,7 +197,7 @@ def tangent_in_chunks(
             size=size,
         )
         given = [read.at(x, 0) for x in linear]
-        one = slopes.Recurrence(component, read, transposed)
+        one = recurrence.Recurrence(component, read, transposed)
         elements = one.elements(given)
         # Nothing comes before the first element, where a slope is any number.
         first = read.edge(against)

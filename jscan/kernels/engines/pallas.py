@@ -1,7 +1,7 @@
 """The in-kernel primitives for Pallas on Triton: the one file that touches ``jax._src``.
 
 Pallas traces a kernel's Python to a jaxpr and lowers that jaxpr to Triton IR, by rules that it
-keeps in a table. For each primitive of `jscan.kernels.primitives` this file adds such a rule, an
+keeps in a table. For each primitive of `jscan.kernels.language` this file adds such a rule, an
 abstract evaluation with its effects, and, for those that take references, a discharge rule, from
 which the interpreter is made. Another engine would be another file like this one.
 """
@@ -26,7 +26,7 @@ from jax._src.state import discharge
 from jax.extend import core
 from jax.interpreters import batching, mlir
 
-from jscan.kernels import primitives as p
+from jscan.kernels import language as p
 
 _WIDE = 2**31
 _dialect: Any = tt  # its own constructors replace the generated ones that type checkers see

@@ -27,9 +27,11 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching
 
-from jscan import extent, fallback, primitive, scatters, transposition
+from jscan import extent, fallback, primitive
 from jscan.combine import Combine
-from jscan.locate_primitive import locate
+from jscan.derivatives import transposition
+from jscan.plain import scatters
+from jscan.rules.locate import locate
 
 reduce_p: Any = core.Primitive("jscan_reduce")
 reduce_p.multiple_results = True

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jscan.combine import Combine
-from jscan.jacobian import Jacobian, Matrix, Source
+from jscan.derivatives.jacobian import Jacobian, Matrix, Source
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

@@ -13,7 +13,8 @@
     unsigned, opaque, settle   values as the compiler should see them
 
 Each is called like a function here, and has its meaning as plain JAX here too: that is what the
-interpreter runs on a machine without a GPU. `jscan.kernels.pallas` gives them their Triton form.
+interpreter runs on a machine without a GPU. `jscan.kernels.engines.pallas` gives them their Triton
+form.
 
 State words live in an ``int32[words, 2]`` array: the value in the low half, the tag in the high
 half, so that no kernel needs 64-bit types switched on.

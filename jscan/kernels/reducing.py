@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import keys, launch, partials, reduction, strategies, tuning
+from jscan.kernels import keys, launch, partials, reduction, scanning, tuning
 from jscan.kernels.keys import Keys
 from jscan.kernels.operator import prepare, real_dtypes, real_identity
 from jscan.kernels.reduction import Reduction
@@ -31,7 +31,7 @@ def reduce(
 ) -> list[jax.Array]:
     """Reduces ``leaves`` along ``axis``, which is ``num_segments`` long in the results.
 
-    Every operand's dimensions are full or 1. Runs where `strategies.why_not` finds nothing to
+    Every operand's dimensions are full or 1. Runs where `scanning.why_not` finds nothing to
     object to, on arrays that have elements.
     """
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
@@ -74,7 +74,7 @@ _LEVELS = {"scan_then_propagate": tuning.tree, "reduce_then_scan": tuning.walks}
 
 def _tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
     """The cut for a named method, or for the better one."""
-    rows = None if method in strategies.TALKING else tuning.block(shape)
+    rows = None if method in scanning.TALKING else tuning.block(shape)
     if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
         return rows
     tuned = _LEVELS.get(method, tuning.strips)(shape)

@@ -28,6 +28,7 @@ from jscan.kernels import (
     scan_then_propagate,
     tuning,
 )
+from jscan.kernels.description import Scan
 from jscan.kernels.launch import (
     Cut,
     call,
@@ -39,7 +40,6 @@ from jscan.kernels.launch import (
 )
 from jscan.kernels.logaddexp import is_logaddexp
 from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_identity
-from jscan.kernels.scan import Scan
 
 
 def why_not(

@@ -19,13 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan import slopes
-from jscan.jacobian import Matrix, Source
-from jscan.kernels import launch, strategies, tuning
+from jscan.derivatives import recurrence
+from jscan.derivatives.components import Component
+from jscan.derivatives.jacobian import Matrix, Source
+from jscan.kernels import launch, scanning, tuning
+from jscan.kernels.description import Scan
 from jscan.kernels.operator import Inexpressible, expressible, prepare
-from jscan.kernels.scan import Scan
 from jscan.kernels.tile import Tile
-from jscan.tangents import Component
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class TangentScan(Scan):
         read = Reader(self, tile, inputs)
         count = len(self.component.reads)
         linear = [read.at(i, 0).astype(self.component.dtype) for i in range(count, read.count)]
-        leaves = slopes.Recurrence(self.component, read, self.transposed).elements(linear)
+        leaves = recurrence.Recurrence(self.component, read, self.transposed).elements(linear)
         if not self.segmented:
             return leaves
         return [self._restarts(tile, inputs[-1], 0), *leaves]
@@ -57,7 +57,7 @@ class TangentScan(Scan):
         """Writes what follows from the states."""
         read = Reader(self, tile, inputs)
         states = list(scanned[-self.component.size :])
-        found = slopes.Recurrence(self.component, read, self.transposed).results(states)
+        found = recurrence.Recurrence(self.component, read, self.transposed).results(states)
         for ref, value in zip(outputs, found, strict=True):
             tile.store(ref, value)
 
@@ -100,11 +100,11 @@ def _in_kernel(matrix: Matrix) -> Matrix:
 @functools.lru_cache(maxsize=1024)
 def prepared(component: Component) -> Component:
     """The component as Triton can compute it. Raises `Inexpressible`."""
-    if component.size > slopes.IN_KERNELS:
+    if component.size > recurrence.IN_KERNELS:
         raise Inexpressible(f"{component.size} states depend on each other")
     if component.dtype.kind == "c":
         raise Inexpressible("kernels have no complex matrices")
-    prepare(slopes.operator_of(component))
+    prepare(recurrence.operator_of(component))
     return dataclasses.replace(component, a=_in_kernel(component.a), c=_in_kernel(component.c))
 
 
@@ -117,14 +117,14 @@ def why_no_tangent(
     except Inexpressible as error:
         return str(error)
     reason = launch.why_not_dtypes(operands)
-    return reason or strategies.why_not_shape(shape_of(operands, component, axis, False), method)
+    return reason or scanning.why_not_shape(shape_of(operands, component, axis, False), method)
 
 
 def shape_of(
     operands: Sequence[Any], component: Component, axis: int, segmented: bool
 ) -> tuning.Shape:
     """What the choice of a tile depends on: the leaves of its scan."""
-    operator = prepare(slopes.operator_of(component))
+    operator = prepare(recurrence.operator_of(component))
     full = np.broadcast_shapes(*(x.shape for x in operands))
     leaves = [jax.ShapeDtypeStruct(full, a.dtype) for a in operator.out_avals]
     return launch.shape_of_leaves(
@@ -151,13 +151,13 @@ def tangent(
     full = np.broadcast_shapes(*(x.shape for x in [*known, *linear]))
     if 0 in full:
         return [jnp.zeros(full, d) for d in dtypes]
-    operator = prepare(slopes.operator_of(component))
+    operator = prepare(recurrence.operator_of(component))
     flags = None if flags is None else launch.whole_bytes(flags)
     operands = [*known, *linear, *([] if flags is None else [flags])]
     shape = shape_of([*known, *linear], component, axis, flags is not None)
     widths = {np.dtype(d).itemsize for d in dtypes}
     cut = launch.Cut(
-        *(operands, full, axis, strategies.tile(shape, method)),
+        *(operands, full, axis, scanning.tile(shape, method)),
         reverse=reverse != transposed,
         widths=widths,
     )
@@ -176,5 +176,5 @@ def tangent(
         moved=exclusive,
         transposed=transposed,
     )
-    outputs = strategies.launch(one, cut, interpret, method=method)
+    outputs = scanning.launch(one, cut, interpret, method=method)
     return [x.reshape(full) for x in outputs]

@@ -1,9 +1,9 @@
 """The recurrence of a `Component`, forwards and transposed, in plain JAX.
 
 Three places work it out: whole arrays, where JAX is to differentiate it further; chunks of them, on
-a CPU (`jscan.chunks`); and tiles, in a kernel (`jscan.kernels.tangent`). They differ in how they
-read an operand and in how they scan, and share what lies between: `Recurrence.elements`, what the
-affine operator scans, and `Recurrence.results`, what follows from the scanned states.
+a CPU (`jscan.plain.chunks`); and tiles, in a kernel (`jscan.kernels.solving`). They differ in how
+they read an operand and in how they scan, and share what lies between: `Recurrence.elements`, what
+the affine operator scans, and `Recurrence.results`, what follows from the scanned states.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 from jax import lax
 
 from jscan.combine import Combine, trace
-from jscan.jacobian import Matrix, Place, Source
-from jscan.tangents import Component
+from jscan.derivatives.components import Component
+from jscan.derivatives.jacobian import Matrix, Place, Source
 
 
 class Read(Protocol):

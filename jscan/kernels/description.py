@@ -18,7 +18,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.extend import core
 
-from jscan.kernels import conditional, primitives
+from jscan.kernels import conditional, language
 from jscan.kernels.geometry import Geometry
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant
@@ -129,13 +129,13 @@ class Scan:
         g = self.geometry
         if self.guarded and self.segmented and leaves[0].ndim == 1:
             return conditional.tile_scan(self.operator, leaves, reverse=g.reverse)
-        return primitives.tile_scan(self.leaf_operator, leaves, g.axis, reverse=g.reverse)
+        return language.tile_scan(self.leaf_operator, leaves, g.axis, reverse=g.reverse)
 
     def combine(self, left: Sequence[jax.Array], right: Sequence[jax.Array]) -> list[jax.Array]:
         """Leaves ⊕ leaves; ``left`` is broadcast to the shape of ``right``."""
         shape = right[0].shape
         left = [jnp.broadcast_to(x, shape) for x in left]
-        return primitives.evaluate(self.leaf_operator, [*left, *right])
+        return language.evaluate(self.leaf_operator, [*left, *right])
 
     def store(
         self,

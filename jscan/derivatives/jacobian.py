@@ -15,7 +15,7 @@ from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan.combine import Combine
-from jscan.elementwise import equations, evaluate, spread, structure
+from jscan.jaxprs import equations, evaluate, spread, structure
 
 Place = tuple[int, int]
 """Row and column of a matrix."""

@@ -1,4 +1,4 @@
-"""The tangents of ``scan_p``: recurrences (`jscan.tangents`), and for sums another sum."""
+"""The tangents of ``scan_p``: recurrences of `components`, and for sums another sum."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad
 
-from jscan import extent, fallback, primitive, slopes
+from jscan import extent, fallback, primitive
 from jscan.combine import Combine
+from jscan.derivatives import recurrence
+from jscan.derivatives.components import Component, components
 from jscan.primitive import scan_p
-from jscan.tangent_primitive import Reader, tangent
-from jscan.tangents import Component, components
+from jscan.rules.tangent import Reader, tangent
 
 
 def scan_jvp(
@@ -109,7 +110,7 @@ def _solve(
     described = [] if flags is None else [flags]
     if 0 in like.shape:
         results = [jnp.zeros(like.shape, d) for d in widths]
-    elif slopes.is_recurrent(part):
+    elif recurrence.is_recurrent(part):
         [first, *rest] = at_full_size(coming, [like], [*known, *described])
         results = tangent(
             known,
@@ -125,7 +126,7 @@ def _solve(
     else:
         read = Reader(known, flags, like.shape, component=part, **how)
         given = [jnp.broadcast_to(x, like.shape) for x in coming]
-        one = slopes.Recurrence(part, read, transposed=False, differentiable=True)
+        one = recurrence.Recurrence(part, read, transposed=False, differentiable=True)
         pairs = zip(one.elements(given)[-part.size :], widths, strict=True)
         results = [x.astype(d) for x, d in pairs]
     return dict(zip(part.states, results, strict=True))

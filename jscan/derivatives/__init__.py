@@ -1,0 +1,1 @@
+"""Derivatives of scans, as recurrences that scans solve."""

@@ -1,0 +1,1 @@
+"""Engines: what builds the kernels."""

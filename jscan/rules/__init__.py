@@ -1,0 +1,1 @@
+"""The primitives: a file each with its rules."""
