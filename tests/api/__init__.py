@@ -1,0 +1,1 @@
+"""The public functions: names, arguments, results and errors."""
