@@ -1,7 +1,7 @@
 """What calls lower to, as text: kernels in Triton's IR, and the programs around them.
 
-    python -m benchmarks.lowered write FOLDER        of this checkout
-    python -m benchmarks.lowered compare FOLDER FOLDER
+    python -m benchmarks.tools.lowered write FOLDER        of this checkout
+    python -m benchmarks.tools.lowered compare FOLDER FOLDER
 
 A change that is to change nothing leaves every text as it was. Nothing is run, so no GPU is needed;
 the texts depend on the version of jax.
