@@ -33,13 +33,12 @@ from jax.experimental import pallas as pl
 from jax.extend import core
 
 from jscan.kernels import language, lookback
-from jscan.kernels.geometry import Geometry
 from jscan.kernels.keys import COUNTED, KEY, Keys
+from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import commuting_identity, trace_scalars
 from jscan.kernels.registers import take
 from jscan.kernels.state import AGGREGATE, PREFIX, TileState
 from jscan.kernels.tile import Tile
-from jscan.kernels.view import View
 
 
 @functools.lru_cache(maxsize=1024)

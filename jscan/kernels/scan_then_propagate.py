@@ -28,9 +28,9 @@ from jax.experimental import pallas as pl
 
 from jscan.kernels import launch, totals
 from jscan.kernels.description import Scan
+from jscan.kernels.layout import View
 from jscan.kernels.operator import FLAG
 from jscan.kernels.tile import Tile
-from jscan.kernels.view import View
 
 POSITION = np.dtype(np.int32)
 

@@ -17,9 +17,8 @@ import numpy as np
 
 from jscan.kernels import block, launch, tuning
 from jscan.kernels.description import Scan
-from jscan.kernels.geometry import Geometry
+from jscan.kernels.layout import Geometry, View
 from jscan.kernels.tile import Tile
-from jscan.kernels.view import View
 
 LONGEST = 4096
 """So many totals of a row are scanned by one program."""
