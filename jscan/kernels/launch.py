@@ -15,8 +15,9 @@ from jax.experimental.pallas import triton as plgpu
 
 from jscan import extent
 from jscan.kernels import fill, tuning
+from jscan.kernels.complex import real_dtypes
 from jscan.kernels.geometry import Geometry
-from jscan.kernels.operator import prepare, real_dtypes
+from jscan.kernels.operator import prepare
 from jscan.kernels.state import TileState
 from jscan.kernels.view import View, collapse
 
