@@ -43,10 +43,6 @@ class Totals:
         g = self.geometry
         return [(g.outer * g.tiles * g.inner, d) for d in self.dtypes]
 
-    def fills(self) -> list[Any]:
-        """Every element is written."""
-        return []
-
 
 def lanes(scan: Scan) -> tuple[int, ...]:
     """The shape of one position."""
@@ -100,4 +96,4 @@ def scanned(
     if one.geometry.tiles > 1:
         return longer(one, cut, interpret)
     body = functools.partial(block.kernel, one)
-    return launch.call(one, cut, (), body, None, "jscan_totals", interpret)
+    return cut.call(one, (), body, None, "jscan_totals", interpret)
