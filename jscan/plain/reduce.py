@@ -79,12 +79,11 @@ def segment_numbers(descriptor: jax.Array, *, axis: int, kind: str, n: int) -> j
     if kind == "offsets":
         ids = primitives.locate(jnp.moveaxis(descriptor, axis, -1), n=n, emit="ids")
         return jnp.moveaxis(ids, -1, axis)
-    if kind == "flags":
-        starts = heads.as_bool(descriptor)
-    else:
-        starts = heads.changes(descriptor, axis=axis)
-    starts = starts & ~heads.is_first(descriptor, axis=axis)
-    return lax.cumsum(starts.astype(jnp.int32), axis)
+    as_flags = (
+        heads.as_bool(descriptor) if kind == "flags" else heads.changes(descriptor, axis=axis)
+    )
+    behind_first = as_flags & ~heads.is_first(descriptor, axis=axis)
+    return lax.cumsum(behind_first.astype(jnp.int32), axis)
 
 
 def _reduce_segments(
