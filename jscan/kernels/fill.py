@@ -14,7 +14,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from jscan.kernels.geometry import Geometry
+from jscan.kernels.layout import Geometry
 from jscan.kernels.registers import constant
 from jscan.kernels.tile import Tile
 

@@ -15,10 +15,9 @@ from jax.experimental.pallas import triton as plgpu
 
 from jscan import extent
 from jscan.kernels import fill, tuning
-from jscan.kernels.geometry import Geometry
+from jscan.kernels.layout import Geometry, View, collapse
 from jscan.kernels.operator import prepare, real_dtypes
 from jscan.kernels.state import TileState
-from jscan.kernels.view import View, collapse
 
 _SUPPORTED = frozenset(
     [

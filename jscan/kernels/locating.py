@@ -22,7 +22,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
 from jscan.kernels import fill, language, tuning
-from jscan.kernels.geometry import Geometry
+from jscan.kernels.layout import Geometry
 from jscan.kernels.tile import Tile
 
 LENGTH = 512
