@@ -18,11 +18,10 @@ import numpy as np
 from jax.extend import core
 
 from jscan.kernels import conditional, language
-from jscan.kernels.geometry import Geometry
+from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant
 from jscan.kernels.tile import VECTOR, Tile
-from jscan.kernels.view import View
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jscan.kernels import launch
-from jscan.kernels.geometry import Geometry
 from jscan.kernels.language import Ref
+from jscan.kernels.layout import Geometry
 from jscan.kernels.registers import constant
 from jscan.kernels.tile import Tile
 

@@ -13,11 +13,10 @@ from jax import lax
 
 from jscan import extent
 from jscan.kernels import engines, tuning
-from jscan.kernels.geometry import Geometry
 from jscan.kernels.language import Body
+from jscan.kernels.layout import Geometry, View, collapse
 from jscan.kernels.operator import prepare, real_dtypes
 from jscan.kernels.state import TileState
-from jscan.kernels.view import View, collapse
 
 _SUPPORTED = frozenset(
     [

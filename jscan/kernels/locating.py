@@ -20,8 +20,8 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import fill, language, launch, tuning
-from jscan.kernels.geometry import Geometry
 from jscan.kernels.language import Ref
+from jscan.kernels.layout import Geometry
 from jscan.kernels.tile import Tile
 
 LENGTH = 512

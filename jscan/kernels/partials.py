@@ -30,8 +30,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jscan.kernels import launch, reduction, tuning
-from jscan.kernels.geometry import Geometry
 from jscan.kernels.keys import KEY, Keys
+from jscan.kernels.layout import Geometry
 from jscan.kernels.reduction import Reduction, Walk
 from jscan.kernels.registers import constant
 from jscan.kernels.tile import Tile
@@ -117,7 +117,7 @@ def kernel(partials: Partials, program: jax.Array, refs: Sequence[Any]) -> None:
         entries, results = outputs[: count + 1], outputs[count + 1 :]
     walk = Walk(one, tile, [*given, *results])
     totals, first, found, last = walk.parts(reduction.walked(walk))
-    lanes = found.shape
+    lanes = g.per_lane
     everywhere = jnp.ones(lanes, jnp.bool_)
 
     def write(number: int, values: Sequence[jax.Array]) -> None:
