@@ -19,9 +19,8 @@ from jax.extend import core
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan.jaxprs import CALLS, aval, bound, equations, evaluate
-from jscan.kernels import language
+from jscan.kernels import engines, language
 from jscan.kernels.complex import complex_result, pairs, parts, real_dtypes
-from jscan.kernels.engines import pallas
 
 FLAG = np.dtype(np.int32)
 
@@ -64,7 +63,7 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
         prepared = trace_scalars(operator, [wide] * 2)
     if prepared.consts:
         raise Inexpressible("the operator holds constants that are not scalars")
-    reason = pallas.why_inexpressible(prepared)
+    reason = engines.running().why_inexpressible(prepared)
     if reason is not None:
         raise Inexpressible(f"Triton cannot express the operator: {reason}")
     return prepared
@@ -78,7 +77,7 @@ def expressible(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
         lambda *scalars: _evaluate(jaxpr.jaxpr, jaxpr.consts, scalars),
         [np.dtype(a.dtype) for a in jaxpr.in_avals],
     )
-    reason = pallas.why_inexpressible(prepared)
+    reason = engines.running().why_inexpressible(prepared)
     if prepared.consts or reason is not None:
         raise Inexpressible(f"Triton cannot express the function: {reason}")
     return prepared

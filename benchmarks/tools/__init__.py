@@ -1,0 +1,1 @@
+"""Programs that look into jscan: what calls lower to, memory checks, costs of a call."""
