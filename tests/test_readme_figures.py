@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks import accuracy_table, curves, orderings, plots, readme, tables
+from benchmarks.reporting import accuracy_table, curves, orderings, plots, readme, tables
 from tests.test_examples import ROOT
 
 COMMITTED = curves.load_all(readme.RESULTS)
@@ -157,7 +157,7 @@ def results(tmp_path):
 
 DRAW = """
 import pathlib, sys
-from benchmarks import curves, plots
+from benchmarks.reporting import curves, plots
 folder = pathlib.Path(sys.argv[1])
 plots.write_all(folder, curves.load_all(folder))
 """
