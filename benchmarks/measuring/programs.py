@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from benchmarks.cases.case import Case, Operation
 from benchmarks.measuring import machine, outside
-from jscan.kernels import tuning
+from jscan import primitives
 from jscan.kernels.tuning import Tuning
 
 
@@ -47,7 +47,7 @@ class Program:
 
     @contextlib.contextmanager
     def _settings(self) -> Iterator[None]:
-        cut = contextlib.nullcontext() if self.tuning is None else tuning.forced(self.tuning)
+        cut = contextlib.nullcontext() if self.tuning is None else primitives.tiled(self.tuning)
         with jax.enable_x64(self.x64), cut:
             yield
 

@@ -4,11 +4,11 @@
 
 Behind it may stand ``scans``, ``derivatives`` or ``segments`` (reductions, ranks and searches); all
 of them run where none does. The tools ``initcheck`` and ``racecheck`` run them too; the latter sees
-hazards of shared memory, but not those of tile state, which the tests' model of the protocol is
-about. Every array is an allocation of its own, so that the sanitizer sees where each one ends, and
-lengths are odd, so that the last tile of every axis reaches past it. Answers are compared with
-loops in NumPy. On any machine, ``--dry-run`` lowers the kernels for CUDA instead, and ``--plain``
-compares plain JAX with the loops.
+hazards of shared memory, but not those of tile state, which `tests/protocol` is about. Every array
+is an allocation of its own, so that the sanitizer sees where each one ends, and lengths are odd, so
+that the last tile of every axis reaches past it. Answers are compared with loops in NumPy. On any
+machine, ``--dry-run`` lowers the kernels for CUDA instead, and ``--plain`` compares plain JAX with
+the loops.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from jscan import Segments
 from jscan.operators import add
 
 STRATEGIES = ("serial_lookback", "chained", "scan_then_propagate", "reduce_then_scan")
+BACKWARDS: dict[str, Any] = {"reverse": True, "exclusive": True}
 
 
 class Draw:
@@ -85,12 +86,11 @@ def scans() -> Iterator[Scan]:
         return Scan(ADD, (draw.steps(shape),), what, method, axis, **how)
 
     n, rows, tall, small = 10007, (7, 9001), (1337, 33), (37, 61)
-    backwards: dict[str, Any] = {"reverse": True, "exclusive": True}
     yield sums("block, last axis", small, "block", 1)
     yield sums("block, first axis", small, "block")
     yield sums("block, 1 element of 3", (3,), "block")
     yield sums("block, segmented", small, "block", 1, heads=draw.heads(small))
-    yield sums("block, reverse exclusive", small, "block", 1, **backwards)
+    yield sums("block, reverse exclusive", small, "block", 1, **BACKWARDS)
     yield sums("lookback, middle axis", (3, 1337, 5), axis=1)
     yield sums("reverse", (n,), reverse=True)
     yield sums("exclusive", (n,), exclusive=True)
@@ -98,8 +98,8 @@ def scans() -> Iterator[Scan]:
         heads = draw.heads((n,), dtype)
         yield sums(f"segmented, {heads.dtype} heads", (n,), heads=heads)
     yield sums("segmented, shared heads", rows, axis=1, heads=draw.heads((9001,)))
-    yield sums("segmented, reverse exclusive", (n,), heads=draw.heads((n,)), **backwards)
-    yield sums("reverse exclusive, first axis", tall, **backwards)
+    yield sums("segmented, reverse exclusive", (n,), heads=draw.heads((n,)), **BACKWARDS)
+    yield sums("reverse exclusive, first axis", tall, **BACKWARDS)
     yield Scan(AFFINE, draw.pair((n,)), "two leaves, one result", used=(1,))
     yield Scan(AFFINE, draw.pair(tall), "two leaves, first axis", used=(1,))
     yield Scan(AFFINE, draw.pair((n,)), "two leaves, reverse", reverse=True, used=(1,))
@@ -116,7 +116,7 @@ def scans() -> Iterator[Scan]:
         yield sums(f"{method}, first axis", tall, method)
         yield sums(f"{method}, segmented", (n,), method, heads=draw.heads((n,)))
         yield sums(f"{method}, segmented, first axis", tall, method, heads=draw.heads(tall))
-        yield sums(f"{method}, reverse exclusive", (n,), method, **backwards)
+        yield sums(f"{method}, reverse exclusive", (n,), method, **BACKWARDS)
         yield Scan(AFFINE, draw.pair((n,)), f"{method}, two leaves", method, used=(0, 1))
     for length in (2, 31, 33, 2047, 2049, 4095, 4097):
         yield sums(f"{length} elements", (length,))
@@ -126,7 +126,7 @@ def derivatives() -> Iterator[Scan]:
     """Scans to differentiate, forwards and backwards."""
     draw = Draw()
     n, rows, tall, small = 5003, (7, 4999), (1337, 33), (37, 61)
-    h, backwards = (1,), {"reverse": True, "exclusive": True}
+    h = (1,)
     layouts: tuple[tuple[str, tuple[int, ...], str, int], ...] = (
         ("block, last axis", small, "block", 1),
         ("block, first axis", small, "block", 0),
@@ -144,10 +144,10 @@ def derivatives() -> Iterator[Scan]:
         yield Scan(MUL, (draw.signs(shape),), f"{what}, segmented", **how, heads=marks)
         yield Scan(MUL, (draw.signs(shape),), f"{what}, exclusive", **how, exclusive=True)
         everything = f"{what}, segmented, reverse, exclusive"
-        yield Scan(MUL, (draw.signs(shape),), everything, **how, **backwards, heads=marks)
+        yield Scan(MUL, (draw.signs(shape),), everything, **how, **BACKWARDS, heads=marks)
     yield Scan(AFFINE, draw.pair((n,)), "two results", used=(0, 1))
     what = "two results, reverse exclusive"
-    yield Scan(AFFINE, draw.pair((n,)), what, **backwards, used=(0, 1))
+    yield Scan(AFFINE, draw.pair((n,)), what, **BACKWARDS, used=(0, 1))
     for dtype in (np.bool_, np.int32):
         marks = draw.heads((n,), dtype)
         yield Scan(AFFINE, draw.pair((n,)), f"{marks.dtype} heads", heads=marks, used=h)

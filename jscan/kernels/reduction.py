@@ -29,17 +29,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
 from jax.extend import core
 
 from jscan.kernels import language, lookback
-from jscan.kernels.geometry import Geometry
 from jscan.kernels.keys import COUNTED, KEY, Keys
+from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import commuting_identity, trace_scalars
 from jscan.kernels.registers import take
 from jscan.kernels.state import AGGREGATE, PREFIX, TileState
 from jscan.kernels.tile import Tile
-from jscan.kernels.view import View
 
 
 @functools.lru_cache(maxsize=1024)
@@ -89,8 +87,9 @@ class Reduction:
         g = self.geometry
         return TileState(self.dtypes, g.outer, g.tiles, g.inner, tickets=int(self.chained))
 
-    def fills(self) -> list[Any]:
-        """The identity, for segments that have no elements."""
+    @property
+    def empty(self) -> list[Any]:
+        """What each result holds for a segment that has no elements; none without segments."""
         if self.keys.kind == "whole":
             return []
         assert self.identity is not None
@@ -120,10 +119,10 @@ class Window:
         return language.evaluate(self.one.operator, [*left, *right])
 
 
-def kernel(one: Reduction, window: int, refs: Sequence[Any]) -> None:
+def kernel(one: Reduction, window: int, program: jax.Array, refs: Sequence[Any]) -> None:
     """One tile of a row, by one program."""
     g, words = one.geometry, refs[-1]
-    number = one.state.take_ticket(words) if one.chained else pl.program_id(0)
+    number = one.state.take_ticket(words) if one.chained else program
     tile = Tile(g, number)
     walk = Walk(one, tile, refs)
     if g.tiles == 1 and one.strip == g.length:
@@ -178,7 +177,7 @@ class Walk:
 
     def blank(self) -> Carry:
         """The carry before the first strip."""
-        lanes = (self.geometry.lanes,) if self.geometry.lanes > 1 else ()
+        lanes = self.geometry.per_lane
         values = [jnp.zeros(lanes, d) for d in self.one.dtypes]
         return (*values, *values, jnp.zeros(lanes, jnp.bool_), self.before, jnp.int32(0))
 
@@ -221,9 +220,9 @@ class Walk:
         if carry is not None:
             # What is carried joins the first element, and no other needs to know of it.
             totals, carry_key, number = carry
-            same = leaf == 0 if self.counts else leaf == _across(carry_key)
+            same = leaf == 0 if self.counts else leaf == strip.along_positions(carry_key)
             joins = strip.spread(same) & (strip.positions() == 0) & (number > 0)
-            combined = one.combine([_across(t) for t in totals], values)
+            combined = one.combine([strip.along_positions(t) for t in totals], values)
             values = [jnp.where(joins, c, v) for c, v in zip(combined, values, strict=True)]
         operator = beside_key(one.operator, self.counts)
         count, *values = language.tile_scan(
@@ -281,7 +280,7 @@ class Walk:
 
     def _waits(self, key: jax.Array) -> jax.Array:
         """Which elements belong to a first run that began before the tile."""
-        return (key == _across(self.before)) & (self.tile.index > 0)
+        return (key == self.tile.along_positions(self.before)) & (self.tile.index > 0)
 
     def _wanted(self, key: jax.Array, ends: jax.Array, waits: jax.Array | None) -> jax.Array:
         """Which elements' totals are written here."""
@@ -361,9 +360,4 @@ def _finish(
         for ref, value in zip(outputs, kept, strict=False):
             tile.store_row(ref, keys.num_segments, before, value, found & inside)
 
-    pl.when(jnp.max(wanted.astype(jnp.int32)) > 0)(search)
-
-
-def _across(x: jax.Array) -> jax.Array:
-    """One value a lane, as it meets a tile; or a scalar."""
-    return x[None, :] if x.ndim else x
+    language.when(jnp.max(wanted.astype(jnp.int32)) > 0, search)
