@@ -97,14 +97,26 @@ def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def shape_of(leaves: Sequence[Any], combine: Any, axis: int, *, segmented: bool) -> tuning.Shape:
+def shape_of(
+    leaves: Sequence[Any],
+    combine: Any,
+    axis: int,
+    *,
+    segmented: bool,
+    tile: tuning.Tuning | None = None,
+) -> tuning.Shape:
     """What the choice of a tile depends on."""
     equations = len(prepare(combine).jaxpr.eqns)
-    return shape_of_leaves(leaves, axis, equations=equations, segmented=segmented)
+    return shape_of_leaves(leaves, axis, equations=equations, segmented=segmented, tile=tile)
 
 
 def shape_of_leaves(
-    leaves: Sequence[Any], axis: int, *, equations: int, segmented: bool
+    leaves: Sequence[Any],
+    axis: int,
+    *,
+    equations: int,
+    segmented: bool,
+    tile: tuning.Tuning | None = None,
 ) -> tuning.Shape:
     """The same for an operator of so many equations."""
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
@@ -114,6 +126,7 @@ def shape_of_leaves(
         leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
         segmented=segmented,
         equations=equations,
+        tile=tuning.forced_tile() if tile is None else tile,
     )
 
 

@@ -28,6 +28,7 @@ def reduce(
     num_segments: int,
     method: str,
     interpret: bool = False,
+    tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
     """Reduces ``leaves`` along ``axis``, which is ``num_segments`` long in the results.
 
@@ -39,7 +40,7 @@ def reduce(
     parts, real_used = launch.real_parts(leaves, used)
     operator = prepare(combine)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    shape = launch.shape_of(leaves, combine, axis, segmented=kind != "whole")
+    shape = launch.shape_of(leaves, combine, axis, segmented=kind != "whole", tile=tile)
     tuned = _tile(shape, method)
     if kind == "offsets":
         # A program searches the offsets of one row.
