@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, fallback, meshes, neutral, primitive
+from jscan import checks, heads, identities, meshes, primitives
 from jscan.combine import Combine, accumulation_dtype, checked, trace
 from jscan.operators import Operator
-from jscan.rules import reduce as reducing
+from jscan.plain import reduce as plain
+from jscan.plain.scan import scan_general
 
 
 def scan(
@@ -44,16 +45,16 @@ def scan(
         ends = identity if exclusive else None
         called = checked(caller, fn, leaves, treedef)
         with meshes.entered(leaves):
-            return fallback.scan_general(
+            return scan_general(
                 called, leaves, treedef, flags, axis=axis, reverse=reverse, identity=ends
             )
     # A kernel combines the identity with what follows, which has to be as if it were not there.
-    static = combine.identity is not None and (given is None or neutral.is_proved(combine))
+    static = combine.identity is not None and (given is None or identities.is_proved(combine))
     if given is not None and not (static and exclusive):
         combine = dataclasses.replace(combine, identity=None)
 
     def run(leaves: Sequence[jax.Array], flags: jax.Array | None, identity: Any) -> list[jax.Array]:
-        results = primitive.scan(
+        results = primitives.scan(
             leaves,
             flags,
             combine=combine,
@@ -66,8 +67,8 @@ def scan(
             return results
         starts = None
         if flags is not None:
-            starts = fallback.segment_starts(flags, axis=axis, reverse=reverse)
-        return fallback.shift(results, starts, identity, axis=axis, reverse=reverse)
+            starts = heads.segment_starts(flags, axis=axis, reverse=reverse)
+        return heads.shift(results, starts, identity, axis=axis, reverse=reverse)
 
     like = [*leaves] if flags is None else [*leaves, flags]
     results: list[jax.Array] = meshes.automatically(run, leaves, flags, identity, like=like)
@@ -101,7 +102,7 @@ def reduce(
     static = combine is not None and combine.identity is not None
     if static and given is not None and method == "reduce_then_scan":
         # Parts in which no segment begins hold the identity, which is combined with others.
-        static = neutral.is_proved(combine)
+        static = identities.is_proved(combine)
     if combine is None or not static:
         # An identity that is traced, or an array, is no part of a static operator.
         scanned = scan(
@@ -122,8 +123,8 @@ def reduce(
         n = leaves[0].shape[axis]
 
         def last(scanned: Any, descriptor: jax.Array, identity: Any) -> list[jax.Array]:
-            numbers = reducing.segment_numbers(descriptor, axis=axis, kind=kind, n=n)
-            return fallback.last_of_segments(
+            numbers = plain.segment_numbers(descriptor, axis=axis, kind=kind, n=n)
+            return plain.last_of_segments(
                 scanned, numbers, identity, axis=axis, num_segments=num_segments
             )
 
@@ -134,7 +135,7 @@ def reduce(
     kind, descriptor = checks.descriptor_for(caller, segments, leaves, axis, elementwise=True)
 
     def run(leaves: Sequence[jax.Array], descriptor: jax.Array) -> list[jax.Array]:
-        return reducing.reduce(
+        return primitives.reduce(
             leaves,
             descriptor,
             combine=combine,
@@ -172,14 +173,14 @@ def _reduce_whole(
         _check_plain(caller, method)
         called = checked(caller, fn, leaves, treedef)
         with meshes.entered(leaves):
-            results = fallback.reduce_general(called, leaves, treedef, axis=axis)
+            results = plain.reduce_general(called, leaves, treedef, axis=axis)
         return [lax.squeeze(x, (axis,)) for x in results]
 
     def run(leaves: Sequence[jax.Array]) -> list[jax.Array]:
-        if method == "auto" and fallback.are_monoids(combine):
+        if method == "auto" and plain.are_monoids(combine):
             # XLA's own reduction reads at the speed of memory.
-            return fallback.reduce_monoids(leaves, combine, axis=axis)
-        results = reducing.reduce(
+            return plain.reduce_monoids(leaves, combine, axis=axis)
+        results = primitives.reduce(
             leaves, None, combine=combine, axis=axis, kind="whole", num_segments=1, method=method
         )
         return [lax.squeeze(x, (axis,)) for x in results]
@@ -223,8 +224,8 @@ def _combine(
     # A traced identity, or one with a shape, is no part of a static operator.
     known = tuple(identity) if identity is not None and _is_static(identity) else None
     combine = trace(fn, leaves, treedef, axis, known, caller=caller)
-    if needed and identity is not None and not (combine and neutral.is_proved(combine)):
-        neutral.check(caller, fn, leaves, treedef, axis, identity)
+    if needed and identity is not None and not (combine and identities.is_proved(combine)):
+        identities.check(caller, fn, leaves, treedef, axis, identity)
     return identity, combine
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, dispatch, meshes, operators, primitive
+from jscan import checks, dispatch, meshes, operators, primitives
 from jscan.combine import accumulation_dtype
 from jscan.conversions import as_array
 
@@ -102,7 +102,7 @@ def linear_recurrence(
         offset = _started(caller, slope, offset, start[0], axis, reverse)
     flags = checks.flags_for(caller, segments, [offset], axis, elementwise=True)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
-    _, result = primitive.scan(
+    _, result = primitives.scan(
         [slope, offset],
         flags,
         combine=combine,
