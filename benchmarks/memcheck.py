@@ -3,7 +3,7 @@
 ``compute-sanitizer --tool memcheck --error-exitcode 1 python -m benchmarks.memcheck``
 
 The tools ``initcheck`` and ``racecheck`` run it too; the latter sees hazards of shared memory, but
-not those of tile state, which `tests/protocol.py` is about. Every array is an allocation of its
+not those of tile state, which `tests/protocol` is about. Every array is an allocation of its
 own, so that the sanitizer sees where each one ends, and lengths are odd, so that the last tile of
 every axis reaches past it. Answers are checked against a sequential loop in NumPy. ``--dry-run``
 lowers the kernels for CUDA instead, on any machine.

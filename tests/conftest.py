@@ -66,6 +66,11 @@ def is_one_of_many(item: pytest.Item) -> bool:
     return interpreted or item.get_closest_marker("sweep") is not None
 
 
+def name_of(item: pytest.Item) -> str:
+    """A test's id without the room that its file is in."""
+    return f"tests/{item.path.name}::" + item.nodeid.partition("::")[2]
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves two of three cases of many to the thorough, and skips what needs a GPU without one.
@@ -75,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     kept = int(jax.__version_info__ >= (0, 11))
     for item in items:
-        if is_one_of_many(item) and zlib.crc32(item.nodeid.encode()) % 3 != kept:
+        if is_one_of_many(item) and zlib.crc32(name_of(item).encode()) % 3 != kept:
             item.add_marker(pytest.mark.thorough)
     if any(item.get_closest_marker("gpu") for item in items) and jax.default_backend() != "gpu":
         reason = f"needs a CUDA GPU; JAX's default backend is {jax.default_backend()!r}"

@@ -121,7 +121,7 @@ def behind(
 ) -> list[jax.Array]:
     """The scanned tile with what came before it; unchanged in the first tile of a row."""
     first = tile.index == 0
-    prefix = [p[None, :] if p.ndim else p for p in prefix]
+    prefix = [tile.along_positions(p) for p in prefix]
     if scan.segmented:
         flag, *values = scanned
         prefix = [jnp.zeros_like(flag), *prefix]

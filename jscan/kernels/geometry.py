@@ -49,8 +49,12 @@ class Geometry:
     def shape(self) -> tuple[int, ...]:
         """The register tile's shape; a tile of one row or lane has no dimension for it."""
         rows = (self.rows,) if self.rows > 1 else ()
-        lanes = (self.lanes,) if self.lanes > 1 else ()
-        return (*rows, self.length, *lanes)
+        return (*rows, self.length, *self.per_lane)
+
+    @property
+    def per_lane(self) -> tuple[int, ...]:
+        """The shape of one position of a tile of one row: a value for each lane."""
+        return (self.lanes,) if self.lanes > 1 else ()
 
     @property
     def axis(self) -> int:

@@ -154,6 +154,5 @@ class LinearTile:
 
     def _tall(self, value: jax.Array) -> jax.Array:
         """A value of the tile, or one a lane, in the tile's shape."""
-        g = self._scan.geometry
-        value = lax.expand_dims(value, [g.axis]) if value.ndim else value
-        return jnp.broadcast_to(value, g.shape)
+        value = self._tile.along_positions(value)
+        return jnp.broadcast_to(value, self._scan.geometry.shape)

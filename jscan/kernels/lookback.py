@@ -118,7 +118,6 @@ class Lookback:
     ):
         self.operator, self.state, self.words, self.tile = operator, state, words, tile
         self.window, self.form = window, one
-        self.lanes = (tile.geometry.lanes,) if tile.geometry.lanes > 1 else ()
 
     def peek(self, end: jax.Array) -> tuple[jax.Array, ...]:
         """The tags and values of the window of tiles before ``end``, as they are now."""
@@ -131,7 +130,7 @@ class Lookback:
 
         No value is defined for the first tile of a row.
         """
-        first = jnp.broadcast_to(self.tile.index == 0, self.lanes)
+        first = jnp.broadcast_to(self.tile.index == 0, self.tile.geometry.per_lane)
         folded, done = self._total(self.tile.index, first, seen)
 
         def unfinished(carry: Carry) -> jax.Array:
@@ -150,7 +149,8 @@ class Lookback:
         return list(prefix)
 
     def _place(self) -> jax.Array:
-        return lax.broadcasted_iota(jnp.int32, (self.window, *self.lanes), 0)
+        shape = (self.window, *self.tile.geometry.per_lane)
+        return lax.broadcasted_iota(jnp.int32, shape, 0)
 
     def _nearest(self, tags: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The place of the nearest tile that is no AGGREGATE, or -1; and whether it is EMPTY."""
@@ -182,7 +182,7 @@ class Lookback:
         identity = self.form.identity
         if identity is not None:
             [value] = values
-            since = self._place() >= (nearest[None, :] if nearest.ndim else nearest)
+            since = self._place() >= self.tile.along_positions(nearest)
             value = jnp.where(since, value, constant(value.shape, identity))
             return [self.form.fold(value)], nearest >= 0
         complete = (tags == PREFIX).astype(FLAG)

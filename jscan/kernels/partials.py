@@ -121,7 +121,7 @@ def kernel(partials: Partials, refs: Sequence[Any]) -> None:
         entries, results = outputs[: count + 1], outputs[count + 1 :]
     walk = Walk(one, tile, [*given, *results])
     totals, first, found, last = walk.parts(reduction.walked(walk))
-    lanes = found.shape
+    lanes = g.per_lane
     everywhere = jnp.ones(lanes, jnp.bool_)
 
     def write(number: int, values: Sequence[jax.Array]) -> None:

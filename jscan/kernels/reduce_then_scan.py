@@ -92,7 +92,7 @@ def _totals(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
         kept = [jnp.where(left == walk.count, x, y) for x, y in zip(last, both, strict=True)]
         return (*kept, left - np.int32(1))
 
-    zeros = [jnp.zeros(totals.lanes(scan), a.dtype) for a in operator.out_avals]
+    zeros = [jnp.zeros(scan.geometry.per_lane, a.dtype) for a in operator.out_avals]
     *found, _ = lax.while_loop(goes_on, step, (*zeros, walk.count))
     totals.write(scan, walk.tile, walk.others, found)
 
@@ -110,12 +110,12 @@ def _scan(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
         *carry, number = state
         here = walk.strip(number)
         scanned = scan.tile_scan(scan.load(here, walk.inputs))
-        prefix = [c[None, :] if c.ndim else c for c in carry]
+        prefix = [here.along_positions(c) for c in carry]
         combined = scan.combine(prefix, scanned)
         first = (number == 0) & (walk.tile.index == 0)  # nothing comes before, and nothing was read
         leaves = [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
         scan.store(here, outputs, walk.inputs, leaves)
         return (*here.last(leaves), number + np.int32(1))
 
-    carry = [jnp.broadcast_to(x, totals.lanes(scan)) for x in before]
+    carry = [jnp.broadcast_to(x, scan.geometry.per_lane) for x in before]
     lax.while_loop(lambda s: s[-1] < walk.count, step, (*carry, jnp.int32(0)))

@@ -178,7 +178,7 @@ class Walk:
 
     def blank(self) -> Carry:
         """The carry before the first strip."""
-        lanes = (self.geometry.lanes,) if self.geometry.lanes > 1 else ()
+        lanes = self.geometry.per_lane
         values = [jnp.zeros(lanes, d) for d in self.one.dtypes]
         return (*values, *values, jnp.zeros(lanes, jnp.bool_), self.before, jnp.int32(0))
 
@@ -221,9 +221,9 @@ class Walk:
         if carry is not None:
             # What is carried joins the first element, and no other needs to know of it.
             totals, carry_key, number = carry
-            same = leaf == 0 if self.counts else leaf == _across(carry_key)
+            same = leaf == 0 if self.counts else leaf == strip.along_positions(carry_key)
             joins = strip.spread(same) & (strip.positions() == 0) & (number > 0)
-            combined = one.combine([_across(t) for t in totals], values)
+            combined = one.combine([strip.along_positions(t) for t in totals], values)
             values = [jnp.where(joins, c, v) for c, v in zip(combined, values, strict=True)]
         operator = beside_key(one.operator, self.counts)
         count, *values = language.tile_scan(
@@ -281,7 +281,7 @@ class Walk:
 
     def _waits(self, key: jax.Array) -> jax.Array:
         """Which elements belong to a first run that began before the tile."""
-        return (key == _across(self.before)) & (self.tile.index > 0)
+        return (key == self.tile.along_positions(self.before)) & (self.tile.index > 0)
 
     def _wanted(self, key: jax.Array, ends: jax.Array, waits: jax.Array | None) -> jax.Array:
         """Which elements' totals are written here."""
@@ -362,8 +362,3 @@ def _finish(
             tile.store_row(ref, keys.num_segments, before, value, found & inside)
 
     pl.when(jnp.max(wanted.astype(jnp.int32)) > 0)(search)
-
-
-def _across(x: jax.Array) -> jax.Array:
-    """One value a lane, as it meets a tile; or a scalar."""
-    return x[None, :] if x.ndim else x

@@ -101,13 +101,13 @@ def _propagate(scan: Scan, refs: Sequence[Any]) -> None:
     if scan.segmented:
         view = View((g.outer, g.tiles, g.inner), (1, g.outer))
         first, kinds = tile.load_one(others[0], view, tile.index), kinds[1:]
-        first, others = first[None, :] if first.ndim else first, others[1:]
+        first, others = tile.along_positions(first), others[1:]
         leaves.append((tile.positions() >= first).astype(FLAG))
     whole = View((g.outer, g.n, g.inner), (1, g.outer))
     kept, outputs = others[: len(kinds)], others[len(kinds) :]
     for ref, kind in zip(kept, kinds, strict=True):
         leaves.append(totals.as_read(tile.load(ref, whole), kind))
-    prefix = [p[None, :] if p.ndim else p for p in prefix]
+    prefix = [tile.along_positions(p) for p in prefix]
     combined = scan.combine(prefix, leaves)
     pairs = zip(leaves, combined, strict=True)
     scan.store(tile, outputs, inputs, [jnp.where(tile.index == 0, x, y) for x, y in pairs])

@@ -1,7 +1,7 @@
 """The steps of a tile that talks to others, named once.
 
 The kernels mark them, so that a step is seen in the program and in a profile; the model of the
-protocol (tests/protocol.py) takes the same, and a kernel that departs from the model is found out.
+protocol (tests/protocol) takes the same, and a kernel that departs from the model is found out.
 """
 
 from __future__ import annotations

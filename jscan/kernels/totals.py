@@ -48,15 +48,9 @@ class Totals:
         return []
 
 
-def lanes(scan: Scan) -> tuple[int, ...]:
-    """The shape of one position."""
-    count = scan.geometry.lanes
-    return (count,) if count > 1 else ()
-
-
 def write(scan: Scan, tile: Tile, outputs: Sequence[Any], values: Sequence[jax.Array]) -> None:
     """A tile's totals, each of the shape of one position."""
-    everywhere = jnp.ones(lanes(scan), jnp.bool_)
+    everywhere = jnp.ones(scan.geometry.per_lane, jnp.bool_)
     for ref, value in zip(outputs, values, strict=True):
         tile.store_row(ref, scan.geometry.tiles, tile.index, value, everywhere)
 

@@ -1,1 +1,1 @@
-"""The public functions: names, arguments, results and errors."""
+"""What the public functions compute, for every operator, dtype, axis and form."""
