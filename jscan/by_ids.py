@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, conversions, descriptors, dispatch, fallback, meshes, operators
+from jscan import dispatch, fallback, meshes, operators
+from jscan.arguments import arrays, choices, descriptors, scalars
 from jscan.combine import accumulation_dtype
 from jscan.plain import scatters
 from jscan.rules import reduce as reducing
@@ -33,16 +34,16 @@ def reduce(
     method: str,
 ) -> jax.Array:
     """Check the arguments of ``jscan.segment_sum`` and its like, and reduce."""
-    checks.check_method(caller, method)
-    ids = conversions.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
-    array = _one_for_each_id(caller, conversions.as_array(caller, "data", data), ids)
+    choices.check_method(caller, method)
+    ids = arrays.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
+    array = _one_for_each_id(caller, arrays.as_array(caller, "data", data), ids)
     if not operator.takes(array.dtype):
         raise TypeError(
             f"{caller}: data has dtype {array.dtype}, which {operator.name} does not take"
         )
     count = _count(caller, num_segments, ids)
-    is_sorted = checks.check_flag(caller, "indices_are_sorted", indices_are_sorted)
-    unique = checks.check_flag(caller, "unique_indices", unique_indices)
+    is_sorted = scalars.as_switch(caller, "indices_are_sorted", indices_are_sorted)
+    unique = scalars.as_switch(caller, "unique_indices", unique_indices)
     bucket = _check_bucket_size(caller, bucket_size)
     clips = _clips(caller, mode)
     meshes.check_layout(caller, "out_sharding", out_sharding)
@@ -53,7 +54,7 @@ def reduce(
         )
     if method not in _IN_PLAIN_JAX and not is_sorted:
         raise ValueError(f"{caller}: method={method!r} needs indices_are_sorted=True")
-    ids = jnp.asarray(descriptors.fitted_ids(ids, count))
+    ids = jnp.asarray(descriptors.narrow_numbers(ids, count))
     if clips and count:
         top = min(count - 1, int(operators.integer_limits(ids.dtype).max))
         ids = lax.clamp(np.zeros((), ids.dtype), ids, np.asarray(top, ids.dtype))
@@ -128,7 +129,7 @@ def _one_for_each_id(caller: str, data: jax.Array, ids: Any) -> jax.Array:
 
 
 def _count(caller: str, num_segments: Any, ids: Any) -> int:
-    count = conversions.as_count(caller, "num_segments", num_segments)
+    count = scalars.as_count(caller, "num_segments", num_segments)
     if count is not None:
         return count
     if not descriptors.is_known(ids):
@@ -143,7 +144,7 @@ def _count(caller: str, num_segments: Any, ids: Any) -> int:
 
 
 def _check_bucket_size(caller: str, bucket_size: Any) -> int | None:
-    size = conversions.as_count(caller, "bucket_size", bucket_size)
+    size = scalars.as_count(caller, "bucket_size", bucket_size)
     if size == 0:
         raise ValueError(f"{caller}: bucket_size must be at least 1; got 0")
     return size

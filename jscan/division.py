@@ -26,7 +26,7 @@ def as_segments(caller: str, segments: Any) -> Given | None:
     """``segments`` as `Segments` or head flags, or None where there are none."""
     if segments is None or isinstance(segments, Segments):
         return segments
-    if not hasattr(segments, "shape") and not isinstance(segments, (list, tuple)):
+    if not (hasattr(segments, "dtype") or isinstance(segments, (list, tuple))):
         raise TypeError(
             f"{caller}: segments must be jscan.Segments or an array of head flags; "
             f"got {type(segments).__name__}"

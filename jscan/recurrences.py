@@ -10,9 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, dispatch, meshes, operators, primitive
+from jscan import dispatch, meshes, operators, primitive
+from jscan.arguments.arrays import as_array
+from jscan.arguments.choices import check_method
+from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
-from jscan.conversions import as_array
+from jscan.division import flags_along
 
 __all__ = ["linear_recurrence"]
 
@@ -76,11 +79,11 @@ def linear_recurrence(
       [4.  2.  1.  0.5]
     """
     caller = "jscan.linear_recurrence"
-    checks.check_method(caller, method)
+    check_method(caller, method)
     slope = as_array(caller, "a", a)
     offset = as_array(caller, "b", b)
-    reverse = checks.check_flag(caller, "reverse", reverse)
-    axis = checks.check_axis(caller, "b", axis, offset.shape)
+    reverse = as_switch(caller, "reverse", reverse)
+    axis = as_axis(caller, "b", axis, offset.shape)
     shape = _shape_of(caller, slope, offset)
     given = [slope, offset]
     if h0 is not None:
@@ -100,7 +103,7 @@ def linear_recurrence(
         offset = jnp.broadcast_to(offset, shape)
     if start:
         offset = _started(caller, slope, offset, start[0], axis, reverse)
-    flags = checks.flags_for(caller, segments, [offset], axis, elementwise=True)
+    flags = flags_along(caller, segments, [offset], axis)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
     _, result = primitive.scan(
         [slope, offset],

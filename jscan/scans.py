@@ -8,8 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jscan import checks, dispatch, operators
-from jscan.conversions import as_array
+from jscan import dispatch, operators
+from jscan.arguments.arrays import as_array
+from jscan.arguments.choices import check_method, check_operator
+from jscan.arguments.identity import as_identity
+from jscan.arguments.scalars import as_axis, as_switch
+from jscan.arguments.trees import as_leaves_along
+from jscan.combine import accumulation_dtype
+from jscan.division import as_segments
 
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
@@ -85,29 +91,22 @@ def associative_scan(
       [0 3 4 8 9]
     """
     caller = "jscan.associative_scan"
-    checks.check_operator(caller, fn)
-    checks.check_method(caller, method)
-    leaves, treedef, axis = checks.leaves_along(caller, "elems", elems, axis)
-    exclusive = checks.check_flag(caller, "exclusive", exclusive)
-    ends = None
+    check_operator(caller, fn)
+    check_method(caller, method)
+    leaves, treedef, axis = as_leaves_along(caller, "elems", elems, axis)
+    exclusive = as_switch(caller, "exclusive", exclusive)
+    neutral = None
     if identity is not None:
-        ends = checks.identity_leaves(caller, identity, treedef, leaves, axis)
+        dtypes = [accumulation_dtype(leaf.dtype) for leaf in leaves]
+        neutral = as_identity(caller, identity, treedef, leaves, dtypes, axis)
     elif exclusive and not isinstance(fn, operators.Operator):
         raise ValueError(
             f"{caller}: exclusive=True needs identity= where fn is not one of jscan.operators"
         )
-    results = dispatch.scan(
-        caller,
-        fn,
-        leaves,
-        treedef,
-        axis=axis,
-        reverse=checks.check_flag(caller, "reverse", reverse),
-        exclusive=exclusive,
-        identity=ends,
-        segments=segments,
-        method=method,
-    )
+    reverse = as_switch(caller, "reverse", reverse)
+    given = as_segments(caller, segments)
+    call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method)
+    results = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
     return jax.tree.unflatten(treedef, results)
 
 
@@ -348,21 +347,14 @@ def _cumulative(
     segments: Any,
     method: str,
 ) -> jax.Array:
-    checks.check_method(caller, method)
+    check_method(caller, method)
     array = as_array(caller, "x", x)
-    axis = checks.check_axis(caller, "x", axis, array.shape)
+    axis = as_axis(caller, "x", axis, array.shape)
     if array.dtype == jnp.bool_ or not operator.takes(array.dtype):
         raise TypeError(f"{caller}: x has dtype {array.dtype}, which {operator.name} does not take")
-    (result,) = dispatch.scan(
-        caller,
-        operator,
-        [array],
-        _ONE_LEAF,
-        axis=axis,
-        reverse=checks.check_flag(caller, "reverse", reverse),
-        exclusive=checks.check_flag(caller, "exclusive", exclusive),
-        identity=None,
-        segments=segments,
-        method=method,
-    )
+    reverse = as_switch(caller, "reverse", reverse)
+    exclusive = as_switch(caller, "exclusive", exclusive)
+    given = as_segments(caller, segments)
+    call = dispatch.Call(caller, operator, [array], _ONE_LEAF, axis, given, method=method)
+    (result,) = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
     return result

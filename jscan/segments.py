@@ -14,9 +14,10 @@ import numpy as np
 from jax import export, lax
 from jax.extend.core import get_opaque_trace_state
 
-from jscan import descriptors, fallback, meshes, traced_bounds
-from jscan.conversions import as_count
-from jscan.descriptors import is_known
+from jscan import fallback, meshes, traced_bounds
+from jscan.arguments import descriptors
+from jscan.arguments.descriptors import is_known
+from jscan.arguments.scalars import as_count
 from jscan.fallback import as_bool
 from jscan.rules.locate import locate
 from jscan.rules.rank import rank
@@ -81,8 +82,8 @@ class Segments:
           TypeError: ``flags`` has another dtype.
           ValueError: ``flags`` is a scalar.
         """
-        given = descriptors.with_an_axis("jscan.Segments.from_flags", "flags", flags)
-        return cls("flags", descriptors.flags(given))
+        rows = descriptors.as_rows("jscan.Segments.from_flags", "flags", flags)
+        return cls("flags", descriptors.narrow_flags(rows))
 
     @classmethod
     def from_ids(cls, ids: Any) -> Segments:
@@ -97,9 +98,8 @@ class Segments:
           TypeError: ``ids`` has another dtype.
           ValueError: ``ids`` is a scalar.
         """
-        return cls(
-            "ids", descriptors.ids(descriptors.with_an_axis("jscan.Segments.from_ids", "ids", ids))
-        )
+        rows = descriptors.as_rows("jscan.Segments.from_ids", "ids", ids)
+        return cls("ids", descriptors.narrow_ids(rows))
 
     @classmethod
     def from_lengths(cls, lengths: Any, total: int | None = None) -> Segments:
@@ -118,7 +118,7 @@ class Segments:
             to ``total``; or ``total`` is missing where ``lengths`` is traced.
         """
         caller = "jscan.Segments.from_lengths"
-        array = descriptors.one_dimensional(caller, "lengths", lengths)
+        array = descriptors.as_vector(caller, "lengths", lengths)
         total = as_count(caller, "total", total)
         if is_known(array):
             bounds = descriptors.bounds_of_lengths(caller, array, total)
@@ -146,7 +146,7 @@ class Segments:
             to ``total``; or ``total`` is missing where ``offsets`` is traced.
         """
         caller = "jscan.Segments.from_offsets"
-        array = descriptors.one_dimensional(caller, "offsets", offsets)
+        array = descriptors.as_vector(caller, "offsets", offsets)
         total = as_count(caller, "total", total)
         if array.shape[0] == 0:
             raise ValueError(f"{caller}: offsets must have num_segments + 1 entries; got none")
@@ -261,7 +261,7 @@ class Segments:
 
     @property
     def _known_heads(self) -> Any:
-        return descriptors.heads(self._array, runs=self._form == "ids")
+        return descriptors.known_heads(self._array, runs=self._form == "ids")
 
     @property
     def _flags_of_bounds(self) -> Any:
@@ -358,6 +358,15 @@ def head_flags(segments: Segments) -> jax.Array:
         lambda ids: fallback.changes(ids, axis=ids.ndim - 1), array, like=[array]
     )
     return heads
+
+
+def shape_of(segments: Segments) -> tuple[int, ...]:
+    """The shape of the head flags, which need not be found for it."""
+    if segments._counted:
+        return tuple(segments._array.shape)
+    if segments._given_flags is not _NOT_GIVEN:
+        return tuple(segments._given_flags.shape)
+    return (*segments._array.shape[:-1], segments._length)
 
 
 def describe(segments: Segments) -> tuple[str, jax.Array]:

@@ -1,6 +1,8 @@
-"""Where segments begin and the last one ends, from lengths or offsets that are not known.
+"""The bounds of segments, from lengths or offsets whose values are traced.
 
-Bounds begin with 0 and never decrease. What is known is checked instead: `jscan.descriptors`.
+Bounds are where each segment begins and the last one ends: they begin with 0 and never decrease.
+Traced values cannot be checked, and scans make bounds of whatever they are. Known values are
+checked by `jscan.arguments.descriptors`.
 """
 
 from __future__ import annotations

@@ -9,8 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, dispatch, fallback, meshes, operators, primitive
-from jscan.conversions import as_count, as_marks, as_scalar, flatten
+from jscan import dispatch, fallback, meshes, operators, primitive
+from jscan.arguments.arrays import as_marks
+from jscan.arguments.scalars import as_axis, as_count, as_scalar, as_switch
+from jscan.arguments.trees import as_leaves, as_leaves_along
+from jscan.division import as_segments, flags_along
 from jscan.fallback import as_bool
 from jscan.rules.rank import check_places, rank
 from jscan.segments import Segments
@@ -54,10 +57,10 @@ def enumerate(
     """
     caller = "jscan.enumerate"
     array = jnp.asarray(as_marks(caller, "mask", mask))
-    axis = checks.check_axis(caller, "mask", axis, array.shape)
+    axis = as_axis(caller, "mask", axis, array.shape)
     check_places(caller, "mask", array, axis)
-    reverse = checks.check_flag(caller, "reverse", reverse)
-    flags = checks.flags_for(caller, segments, [array], axis, elementwise=True)
+    reverse = as_switch(caller, "reverse", reverse)
+    flags = flags_along(caller, segments, [array], axis)
     if flags is None:
         return rank(array, axis=axis, emit="before", reverse=reverse)
     return _count_before(as_bool(array), flags, axis=axis, reverse=reverse)
@@ -95,26 +98,14 @@ def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = F
       [7 7 7 9 9]
     """
     caller = "jscan.distribute"
-    leaves, treedef, axis = checks.leaves_along(caller, "x", x, axis)
-    reverse = checks.check_flag(caller, "reverse", reverse)
+    leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
+    reverse = as_switch(caller, "reverse", reverse)
     if segments is None:
         results = [_spread_end(leaf, axis, reverse) for leaf in leaves]
     else:
-        results = [
-            dispatch.scan(
-                caller,
-                _first,
-                [leaf],
-                _ONE_LEAF,
-                axis=axis,
-                reverse=reverse,
-                exclusive=False,
-                identity=None,
-                segments=segments,
-                method="auto",
-            )[0]
-            for leaf in leaves
-        ]
+        given = as_segments(caller, segments)
+        calls = [dispatch.Call(caller, _first, [x], _ONE_LEAF, axis, given) for x in leaves]
+        results = [dispatch.scan(call, reverse=reverse, exclusive=False)[0] for call in calls]
     return jax.tree.unflatten(treedef, results)
 
 
@@ -155,7 +146,7 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
     caller = "jscan.pack"
     known = as_marks(caller, "mask", mask)
     array = jnp.asarray(known)
-    leaves, treedef = flatten(caller, "x", x)
+    leaves, treedef = as_leaves(caller, "x", x)
     for leaf in leaves:
         if array.ndim == 0 or leaf.shape[: array.ndim] != array.shape:
             raise ValueError(
@@ -214,7 +205,7 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
       [4 2 2 5 7 3 1 7]
     """
     caller = "jscan.split"
-    leaves, treedef, axis = checks.leaves_along(caller, "x", x, axis)
+    leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
     array = _aligned_mask(caller, mask, leaves, axis)
     along = axis if array.ndim > 1 else 0
     order = rank(array, axis=along, emit="order")
@@ -256,14 +247,14 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
       [3 5 7 4 2 7 8] [0 1 1 2 2 3 3]
     """
     caller = "jscan.split_and_segment"
-    leaves, treedef, axis = checks.leaves_along(caller, "x", x, axis)
+    leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
     check_places(caller, "x", leaves[0], axis)
     mask = as_bool(_aligned_mask(caller, mask, leaves, axis))
     if segments is None:
         raise TypeError(
             f"{caller}: segments must be jscan.Segments or an array of head flags; got None"
         )
-    flags = checks.flags_for(caller, segments, leaves, axis, elementwise=True)
+    flags = flags_along(caller, segments, leaves, axis)
     assert flags is not None
     n = leaves[0].shape[axis]
     if flags.size != n and any(leaf.shape != leaves[0].shape for leaf in leaves):

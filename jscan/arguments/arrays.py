@@ -27,8 +27,6 @@ def as_array(caller: str, name: str, value: Any) -> jax.Array:
     return value
 
 
-
-
 def as_numbers(caller: str, name: str, value: Any) -> Array:
     """Numbers of which those that are known stay with NumPy, in all their width.
 
@@ -77,10 +75,6 @@ def as_integers(caller: str, name: str, value: Any, *, allow_bool: bool) -> Arra
         return array
     dtypes = "a bool or integer dtype" if allow_bool else "an integer dtype"
     raise TypeError(f"{caller}: {name} must have {dtypes}; got {array.dtype}")
-
-
-
-
 
 
 def kind_of(dtype: Any) -> int:

@@ -48,7 +48,7 @@ def _of_leaf(caller: str, value: Any, leaf: jax.Array, dtype: np.dtype, axis: in
     _check_shape(caller, given.shape, leaf, axis)
     if isinstance(given, jax.core.Tracer):
         return given.astype(dtype)
-    concrete = np.asarray(given)
+    concrete: Any = np.asarray(given)
     try:
         with np.errstate(over="ignore"):
             cast = concrete.astype(dtype)
@@ -62,8 +62,7 @@ def _of_leaf(caller: str, value: Any, leaf: jax.Array, dtype: np.dtype, axis: in
         raise ValueError(
             f"{caller}: identity={value!r} is out of range for elements of {leaf.dtype}"
         )
-    scalar: np.generic = cast[()]
-    return jnp.asarray(cast) if given.shape else scalar
+    return jnp.asarray(cast) if given.shape else cast[()]
 
 
 def _check_shape(caller: str, shape: tuple[int, ...], leaf: jax.Array, axis: int) -> None:
