@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from benchmarks import machine, outside
 from benchmarks.case import Case
 from benchmarks.operations import Operation
-from jscan.kernels import tuning
+from jscan import primitives
 from jscan.kernels.tuning import Tuning
 
 
@@ -48,7 +48,7 @@ class Program:
 
     @contextlib.contextmanager
     def _settings(self) -> Iterator[None]:
-        cut = contextlib.nullcontext() if self.tuning is None else tuning.forced(self.tuning)
+        cut = contextlib.nullcontext() if self.tuning is None else primitives.tiled(self.tuning)
         with jax.enable_x64(self.x64), cut:
             yield
 

@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import dispatch, fallback, meshes, operators
+from jscan import dispatch, heads, meshes, operators, primitives
 from jscan.arguments import arrays, choices, descriptors, scalars
 from jscan.combine import accumulation_dtype
 from jscan.plain import scatters
-from jscan.rules import reduce as reducing
 
 _IN_PLAIN_JAX = ("auto", "xla")
 
@@ -76,7 +75,7 @@ def _of_neighbours(
     operator: operators.Operator, data: jax.Array, ids: jax.Array, num_segments: int, method: str
 ) -> jax.Array:
     """The reduction where equal ids are neighbours."""
-    (result,) = reducing.reduce(
+    (result,) = primitives.reduce(
         [data],
         lax.expand_dims(ids, range(1, data.ndim)),
         combine=dispatch.combine_once(operator, (data.dtype,)),
@@ -178,7 +177,7 @@ def _scattered(
     wide = data.astype(accumulation_dtype(data.dtype))
     identity = operator.identity(wide.dtype)
     # Left to itself, JAX takes wide ids modulo 2**32.
-    places = fallback.places_of(ids, num_segments)
+    places = heads.places_of(ids, num_segments)
     n = places.shape[0]
     unique = unique and num_segments + n < descriptors.LIMIT
     if unique:  # what is dropped goes to places of its own, too

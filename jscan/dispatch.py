@@ -17,12 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import fallback, meshes, neutral, primitive
+from jscan import heads, meshes, neutral, primitives
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype, checked, trace
 from jscan.division import Division, Given, divide
 from jscan.operators import Operator
-from jscan.rules import reduce as reducing
+from jscan.plain import reduce as plain
+from jscan.plain.scan import scan_general
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _scan(
         return _scan_by_primitive(call, combine, flags, reverse=reverse, starts_with=starts_with)
     called = call.checked_fn()
     with meshes.entered(call.leaves):
-        return fallback.scan_general(
+        return scan_general(
             called,
             call.leaves,
             call.treedef,
@@ -191,7 +192,7 @@ def _scan_by_primitive(
         flags: jax.Array | None,
         starts_with: Sequence[Neutral] | None,
     ) -> list[jax.Array]:
-        results = primitive.scan(
+        results = primitives.scan(
             leaves,
             flags,
             combine=combine,
@@ -204,8 +205,8 @@ def _scan_by_primitive(
             return results
         starts = None
         if flags is not None:
-            starts = fallback.segment_starts(flags, axis=call.axis, reverse=reverse)
-        return fallback.shift(results, starts, starts_with, axis=call.axis, reverse=reverse)
+            starts = heads.segment_starts(flags, axis=call.axis, reverse=reverse)
+        return heads.shift(results, starts, starts_with, axis=call.axis, reverse=reverse)
 
     like = [*call.leaves] if flags is None else [*call.leaves, flags]
     results: list[jax.Array] = meshes.automatically(run, call.leaves, flags, starts_with, like=like)
@@ -219,7 +220,7 @@ def _reduce_segments(
     kind, descriptor = division.descriptor()
 
     def run(leaves: Sequence[jax.Array], descriptor: jax.Array) -> list[jax.Array]:
-        return reducing.reduce(
+        return primitives.reduce(
             leaves,
             descriptor,
             combine=combine,
@@ -250,8 +251,8 @@ def _reduce_by_scan(
     def last(
         scanned: Sequence[jax.Array], descriptor: jax.Array, identity: Sequence[Neutral]
     ) -> list[jax.Array]:
-        numbers = reducing.segment_numbers(descriptor, axis=axis, kind=kind, n=n)
-        return fallback.last_of_segments(
+        numbers = plain.segment_numbers(descriptor, axis=axis, kind=kind, n=n)
+        return plain.last_of_segments(
             scanned, numbers, identity, axis=axis, num_segments=num_segments
         )
 
@@ -276,14 +277,14 @@ def _reduce_whole(
     if combine is None:
         called = call.checked_fn()
         with meshes.entered(leaves):
-            results = fallback.reduce_general(called, leaves, call.treedef, axis=axis)
+            results = plain.reduce_general(called, leaves, call.treedef, axis=axis)
         return [lax.squeeze(x, (axis,)) for x in results]
 
     def run(leaves: Sequence[jax.Array]) -> list[jax.Array]:
-        if call.method == "auto" and fallback.are_monoids(combine):
+        if call.method == "auto" and plain.are_monoids(combine):
             # XLA's own reduction reads at the speed of memory.
-            return fallback.reduce_monoids(leaves, combine, axis=axis)
-        results = reducing.reduce(
+            return plain.reduce_monoids(leaves, combine, axis=axis)
+        results = primitives.reduce(
             leaves,
             None,
             combine=combine,

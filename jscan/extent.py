@@ -28,3 +28,12 @@ def vary_alike(operands: Sequence[jax.Array]) -> list[jax.Array]:
         lax.pcast(x, tuple(sorted(every - axes)), to="varying") if every - axes else x
         for x, axes in zip(operands, varying, strict=True)
     ]
+
+
+def check_places(caller: str, name: str, array: jax.Array, axis: int) -> None:
+    """Raise for an axis so long that places along it do not fit the results."""
+    if array.shape[axis] >= 2**31:
+        raise ValueError(
+            f"{caller}: places are counted in int32, so that an axis may have at most {2**31 - 1} "
+            f"elements; got {name} of shape {array.shape} along axis={axis}"
+        )

@@ -21,8 +21,9 @@ from jax import lax
 from jax.extend import core
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan import fallback, operators
+from jscan import heads, operators
 from jscan.combine import Combine, accumulation_dtype, checked, trace
+from jscan.plain.scan import flattened
 
 SAMPLE = 2**16
 """How many elements an identity is tried on."""
@@ -98,11 +99,11 @@ def check(
             for x in leaves
         ]
         before = [
-            jnp.broadcast_to(fallback.spread_element(jnp.asarray(i, x.dtype), x, axis), x.shape)
+            jnp.broadcast_to(heads.spread_element(jnp.asarray(i, x.dtype), x, axis), x.shape)
             for i, x in zip(identity, wide, strict=True)
         ]
         called = checked(caller, fn, leaves, treedef)
-        results = fallback.flattened(called, leaves, treedef)(before, wide)
+        results = flattened(called, leaves, treedef)(before, wide)
     if any(isinstance(result, jax.core.Tracer) for result in results):
         return  # the operator closes over what is traced
     for i, (result, x) in enumerate(zip(results, wide, strict=True)):

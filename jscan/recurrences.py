@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import dispatch, meshes, operators, primitive
+from jscan import dispatch, meshes, operators, primitives
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import check_method
 from jscan.arguments.scalars import as_axis, as_switch
@@ -105,7 +105,7 @@ def linear_recurrence(
         offset = _started(caller, slope, offset, start[0], axis, reverse)
     flags = flags_along(caller, segments, [offset], axis)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
-    _, result = primitive.scan(
+    _, result = primitives.scan(
         [slope, offset],
         flags,
         combine=combine,

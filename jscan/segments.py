@@ -14,13 +14,12 @@ import numpy as np
 from jax import export, lax
 from jax.extend.core import get_opaque_trace_state
 
-from jscan import fallback, meshes, traced_bounds
+from jscan import meshes, traced_bounds
 from jscan.arguments import descriptors
 from jscan.arguments.descriptors import is_known
 from jscan.arguments.scalars import as_count
-from jscan.fallback import as_bool
-from jscan.rules.locate import locate
-from jscan.rules.rank import rank
+from jscan.heads import as_bool, changes, is_first
+from jscan.primitives import locate, rank
 
 __all__ = ["Segments"]
 
@@ -165,7 +164,7 @@ class Segments:
             return as_bool(heads)
 
         def run(heads: jax.Array) -> jax.Array:
-            return as_bool(heads) | fallback.is_first(heads, axis=heads.ndim - 1)
+            return as_bool(heads) | is_first(heads, axis=heads.ndim - 1)
 
         flags: jax.Array = meshes.automatically(run, heads, like=[heads])
         return flags
@@ -355,7 +354,7 @@ def head_flags(segments: Segments) -> jax.Array:
     if segments._form == "flags":
         return array
     heads: jax.Array = meshes.automatically(
-        lambda ids: fallback.changes(ids, axis=ids.ndim - 1), array, like=[array]
+        lambda ids: changes(ids, axis=ids.ndim - 1), array, like=[array]
     )
     return heads
 

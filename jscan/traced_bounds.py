@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import primitive
+from jscan import primitives
 from jscan.combine import trace
 
 
@@ -48,7 +48,7 @@ def _behind_zero(ends: jax.Array) -> jax.Array:
 def _scan(fn: Callable[[Any, Any], Any], x: jax.Array, *, reverse: bool) -> jax.Array:
     combine = trace(fn, [x], jax.tree.structure(0), 0, None)
     assert combine is not None
-    [result] = primitive.scan(
+    [result] = primitives.scan(
         [x], None, combine=combine, axis=0, reverse=reverse, exclusive=False, method="auto"
     )
     return result

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import dispatch, fallback, meshes, operators, primitive
+from jscan import dispatch, extent, meshes, operators, primitives
 from jscan.arguments.arrays import as_marks
 from jscan.arguments.scalars import as_axis, as_count, as_scalar, as_switch
 from jscan.arguments.trees import as_leaves, as_leaves_along
 from jscan.division import as_segments, flags_along
-from jscan.fallback import as_bool
-from jscan.rules.rank import check_places, rank
+from jscan.heads import as_bool, before, is_first
+from jscan.primitives import rank
 from jscan.segments import Segments
 
 # Without enumerate, which a star import would put in the place of Python's own.
@@ -58,7 +58,7 @@ def enumerate(
     caller = "jscan.enumerate"
     array = jnp.asarray(as_marks(caller, "mask", mask))
     axis = as_axis(caller, "mask", axis, array.shape)
-    check_places(caller, "mask", array, axis)
+    extent.check_places(caller, "mask", array, axis)
     reverse = as_switch(caller, "reverse", reverse)
     flags = flags_along(caller, segments, [array], axis)
     if flags is None:
@@ -248,7 +248,7 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
     """
     caller = "jscan.split_and_segment"
     leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
-    check_places(caller, "x", leaves[0], axis)
+    extent.check_places(caller, "x", leaves[0], axis)
     mask = as_bool(_aligned_mask(caller, mask, leaves, axis))
     if segments is None:
         raise TypeError(
@@ -307,7 +307,7 @@ def _aligned_mask(caller: str, mask: Any, leaves: list[jax.Array], axis: int) ->
 def _count_before(mask: jax.Array, flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """The true elements before each one in its segment: a scan that widens what it reads."""
     counting = dispatch.combine_once(operators.add, (np.dtype(np.int32),))
-    [count] = primitive.scan(
+    [count] = primitives.scan(
         [mask],
         flags,
         combine=counting,
@@ -355,6 +355,6 @@ def _inverse(place: jax.Array, axis: int) -> jax.Array:
 
 def _heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
     """Head flags of the split segments: the old ones, and where the true elements begin."""
-    change = moved & ~fallback.before(moved, axis=axis)
-    first = fallback.is_first(moved, axis=axis)
+    change = moved & ~before(moved, axis=axis)
+    first = is_first(moved, axis=axis)
     return as_bool(flags) | first | change

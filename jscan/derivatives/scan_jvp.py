@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad
 
-from jscan import extent, fallback, primitive
+from jscan import extent, heads
 from jscan.combine import Combine
 from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component, components
-from jscan.primitive import scan_p
-from jscan.rules.tangent import Reader, tangent
+from jscan.derivatives.tangents import is_moving, jvp_of
+from jscan.plain.recurrence import Reader
+from jscan.plain.scan import scan_in_plain_jax
+from jscan.primitives import scan_p, tangent
 
 
 def scan_jvp(
@@ -24,7 +26,7 @@ def scan_jvp(
     """Results, and their tangents as recurrences over those of the leaves that have one."""
     combine: Combine = params["combine"]
     count = combine.num_leaves
-    moving = {i: t for i, t in enumerate(tangents[:count]) if primitive.is_moving(t)}
+    moving = {i: t for i, t in enumerate(tangents[:count]) if is_moving(t)}
     used = params["used"]
     wanted = [i for i, is_used in enumerate(used) if is_used]
     plain = primals[0].shape[params["axis"]] >= 2**31  # recurrences count positions in 32 bits
@@ -37,7 +39,7 @@ def scan_jvp(
         exact = [i for i, (d, wide) in pairs if d == wide and not params["exclusive"]]
         parts = None if plain else components(combine, wanted, list(moving), exact)
         if parts is None:
-            return primitive.jvp_of(primitive.scan_in_plain_jax, primals, tangents, **params)
+            return jvp_of(scan_in_plain_jax, primals, tangents, **params)
         values, slope = _recurrences(primals, moving, wanted, parts, **params)
     zeros = {i: ad.Zero(jax.typeof(values[i]).to_tangent_aval()) for i in wanted}
     return [values[i] for i in wanted], [slope.get(i, zeros[i]) for i in wanted]
@@ -121,6 +123,7 @@ def _solve(
             dtypes=widths,
             method=params["method"],
             interpret=params["interpret"],
+            tile=params["tile"],
             **how,
         )
     else:
@@ -137,9 +140,9 @@ def _before(arrays: list[Any], flags: jax.Array | None, **params: Any) -> list[j
     axis, reverse = params["axis"], params["reverse"]
     starts = None
     if flags is not None:
-        starts = fallback.segment_starts(flags, axis=axis, reverse=reverse)
+        starts = heads.segment_starts(flags, axis=axis, reverse=reverse)
     zeros = [np.zeros((), x.dtype)[()] for x in arrays]
-    return fallback.shift(arrays, starts, zeros, axis=axis, reverse=reverse)
+    return heads.shift(arrays, starts, zeros, axis=axis, reverse=reverse)
 
 
 def at_full_size(

@@ -20,9 +20,9 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import language, locating
+from jscan.kernels.layout import View
 from jscan.kernels.operator import trace_scalars
 from jscan.kernels.tile import Tile
-from jscan.kernels.view import View
 
 KEY = np.dtype(np.int32)
 COUNTED = ("flags", "runs")

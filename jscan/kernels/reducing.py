@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import keys, launch, partials, reduction, scanning, tuning
+from jscan.kernels import fill, keys, launch, partials, reduction, scanning, tuning
 from jscan.kernels.keys import Keys
 from jscan.kernels.operator import prepare, real_dtypes, real_identity
 from jscan.kernels.reduction import Reduction
@@ -58,12 +58,17 @@ def reduce(
         keys=told,
         chained=method == "chained" and cut.geometry.tiles > 1,
     )
+    varies = jax.typeof(cut.operands[0]).mat
+    starts = [
+        fill.filled(size, value, varies, interpret=interpret)
+        for (size, _), value in zip(one.written, one.empty, strict=False)
+    ]
     if method in _LEVELS:
-        outputs = partials.run(one, cut, described, interpret)
+        outputs = partials.run(one, cut, described, interpret, starts)
     else:
         state = one.state if one.geometry.tiles > 1 else None
         body = functools.partial(reduction.kernel, one, tuned.window)
-        outputs = launch.call(one, cut, described, body, state, "jscan_reduce", interpret)
+        outputs = cut.call(one, described, body, state, "jscan_reduce", interpret, starts)
     result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
     return launch.complex_parts([x.reshape(result_shape) for x in outputs], results, used)
 

@@ -31,7 +31,6 @@ from jscan.kernels import (
 from jscan.kernels.description import Scan
 from jscan.kernels.launch import (
     Cut,
-    call,
     complex_parts,
     real_parts,
     shape_of,
@@ -144,17 +143,17 @@ def launch(
     in_strips = method == "reduce_then_scan" and cut.tuned.strip > 0
     if one.geometry.tiles == 1 and not in_strips:
         body: Callable[..., None] = functools.partial(block.kernel, one)
-        return call(one, cut, beside, body, None, "jscan_block", interpret)
+        return cut.call(one, beside, body, None, "jscan_block", interpret)
     if method == "reduce_then_scan":
         return reduce_then_scan.run(one, cut, interpret)
     if method == "scan_then_propagate":
         return scan_then_propagate.run(one, cut, interpret)
     if method == "chained":
         body = functools.partial(chained.kernel, one)
-        return call(one, cut, beside, body, chained.tile_state(one), "jscan_chained", interpret)
+        return cut.call(one, beside, body, chained.tile_state(one), "jscan_chained", interpret)
     assert cut.tuned.warps == 1 or cut.tuned.window == 32 * cut.tuned.warps, cut.tuned
     body = functools.partial(lookback.kernel, one, cut.tuned.window)
-    return call(one, cut, beside, body, lookback.tile_state(one), "jscan_lookback", interpret)
+    return cut.call(one, beside, body, lookback.tile_state(one), "jscan_lookback", interpret)
 
 
 def _trivial(

@@ -31,9 +31,8 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import language
-from jscan.kernels.geometry import Geometry, size_of
+from jscan.kernels.layout import Geometry, View, size_of
 from jscan.kernels.registers import take
-from jscan.kernels.view import View
 
 Address = list[tuple[Any, int]]
 """Terms to be summed (`language.Terms`)."""

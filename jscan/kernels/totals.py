@@ -17,9 +17,8 @@ import numpy as np
 
 from jscan.kernels import block, launch, tuning
 from jscan.kernels.description import Scan
-from jscan.kernels.geometry import Geometry
+from jscan.kernels.layout import Geometry, View
 from jscan.kernels.tile import Tile
-from jscan.kernels.view import View
 
 LONGEST = 4096
 """So many totals of a row are scanned by one program."""
@@ -42,10 +41,6 @@ class Totals:
         """One of each leaf."""
         g = self.geometry
         return [(g.outer * g.tiles * g.inner, d) for d in self.dtypes]
-
-    def fills(self) -> list[Any]:
-        """Every element is written."""
-        return []
 
 
 def write(scan: Scan, tile: Tile, outputs: Sequence[Any], values: Sequence[jax.Array]) -> None:
@@ -94,4 +89,4 @@ def scanned(
     if one.geometry.tiles > 1:
         return longer(one, cut, interpret)
     body = functools.partial(block.kernel, one)
-    return launch.call(one, cut, (), body, None, "jscan_totals", interpret)
+    return cut.call(one, (), body, None, "jscan_totals", interpret)

@@ -20,8 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, fallback
+from jscan import extent, heads
 from jscan.combine import Combine
+from jscan.plain.scan import scan_from
 
 ELEMENTS = 2**14
 """Of a chunk, over all dimensions."""
@@ -121,7 +122,7 @@ def restarts(
     """Where a scan restarts within a chunk; undefined where it begins."""
     if flags is None:
         return None
-    return fallback.as_bool(window(flags, start, size, int(reverse), axis))
+    return heads.as_bool(window(flags, start, size, int(reverse), axis))
 
 
 def scanned(
@@ -139,7 +140,7 @@ def scanned(
         if starts is not None:
             edge = lax.full_like(_slice(starts, 0, 1, axis), False)
             starts = _join(edge, starts, axis, reverse)
-    return fallback.scan_from(fn, leaves, starts, axis=axis, reverse=reverse)
+    return scan_from(fn, leaves, starts, axis=axis, reverse=reverse)
 
 
 def _join(first: jax.Array, rest: jax.Array, axis: int, reverse: bool) -> jax.Array:
@@ -166,7 +167,7 @@ def scan(
     exclusive: bool,
     used: Sequence[bool],
 ) -> list[jax.Array]:
-    """As `fallback.scan`, chunk by chunk."""
+    """As `scan_in_plain_jax`, chunk by chunk."""
     operands = [*leaves] if flags is None else [*leaves, flags]
     full = extent.full_shape(operands)
     narrow = combine.result_dtypes([x.dtype for x in leaves])

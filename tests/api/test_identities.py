@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import combine, neutral, primitive
+from jscan import combine, neutral, primitives
 
 X = np.array([3.0, -1.0, 4.0, 1.0, -5.0])
 HEADS = np.array([0, 0, 1, 0, 0])
@@ -121,7 +121,7 @@ def ways(f, identity):
     yield jax.jit(f)(X, identity)
     yield jax.vmap(f, (0, None))(X[None], identity)[0]
     yield jax.vmap(f, (None, 0))(X, jnp.array([identity]))[0]
-    with primitive.interpreted():
+    with primitives.interpreted():
         yield jax.jit(lambda x: f(x, identity))(X)
 
 
@@ -174,7 +174,7 @@ def test_kernels_take_an_identity_in_no_more_than_plain_jax(method):
         )
 
     plain = jax.jit(lambda: f("xla"))()
-    with primitive.interpreted():
+    with primitives.interpreted():
         found = jax.jit(lambda: f(method))()
     np.testing.assert_array_equal(np.asarray(found)[:2], [-np.inf, -np.inf])
     np.testing.assert_array_equal(np.isnan(found), np.isnan(plain))
@@ -189,7 +189,7 @@ def test_a_segmented_reduction_by_an_identity_that_is_not_proved_is_one_reductio
     jaxpr = jax.make_jaxpr(greatest)(X, np.arange(5))
     assert [e.primitive.name for e in jaxpr.eqns if "jscan" in e.primitive.name] == ["jscan_reduce"]
     for interpreted in (False, True):
-        with primitive.interpreted() if interpreted else contextlib.nullcontext():
+        with primitives.interpreted() if interpreted else contextlib.nullcontext():
             values, places = jax.jit(greatest)(X, np.arange(5))
         np.testing.assert_array_equal(values, [3, 4, -np.inf])
         np.testing.assert_array_equal(places, [0, 2, -1])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import Segments, primitive
+from jscan import Segments, primitives
 from tests import reference
 from tests.cases import COMPLEX, head_flags
 from tests.kernels.test_lowering import array, calls, cuda_program
@@ -134,7 +134,7 @@ def test_several_tiles_with_a_start_and_segments(engine):
 @directions
 def test_one_interpreted_block_with_shared_coefficients(reverse):
     a, b = numbers((20, 1), "float32"), numbers((20, 3), "float32", 1)
-    with primitive.interpreted():
+    with primitives.interpreted():
         check(a, b, numbers((3,), "float32", 2), reverse=reverse, method="block")
 
 

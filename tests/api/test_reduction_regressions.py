@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import Segments, operators, primitive
+from jscan import Segments, operators, primitives
 from jscan.kernels import tuning
 from tests.kernels.test_lowering import TRITON, cuda_program
 
@@ -24,7 +24,7 @@ def test_offsets_per_row_of_short_rows():
 
     expected = [[i + 1, 15 - i] for i in range(4)]
     np.testing.assert_array_equal(jax.vmap(of_row)(x, offsets), expected)
-    with primitive.interpreted():
+    with primitives.interpreted():
         np.testing.assert_array_equal(jax.jit(jax.vmap(of_row))(x, offsets), expected)
 
 
@@ -34,7 +34,7 @@ def test_blocks_of_rows_and_lanes(kind):
     x = np.arange(4 * 9 * 2).reshape(4, 9, 2)
     given = {"flags": [1, 0, 0, 1, 0, 1, 0, 0, 0], "ids": [5] * 3 + [1] * 2 + [5] * 4}
     segments = getattr(Segments, f"from_{kind}")(np.array(given.get(kind, [3, 2, 4])))
-    with primitive.interpreted():
+    with primitives.interpreted():
         sums = jscan.reduce(operators.add, x, axis=1, segments=segments)
     np.testing.assert_array_equal(sums, np.add.reduceat(x, [0, 3, 5], axis=1))
 
@@ -43,7 +43,7 @@ def test_offsets_of_rows_of_lanes_that_no_kernel_takes():
     """Plain JAX once read the offsets as ids, which the kernel would have been given instead."""
     x = np.array([[0, 3], [2, 1], [1, 1], [4, 0], [3, 2], [0, 2]]).astype(jnp.float8_e5m2)
     segments = Segments.from_lengths(np.array([2, 0, 4]))
-    with primitive.interpreted():
+    with primitives.interpreted():
         largest = jscan.reduce(operators.max, x, segments=segments)
     expected = [[2, 3], [-np.inf, -np.inf], [4, 2]]
     np.testing.assert_array_equal(np.asarray(largest).astype(np.float32), expected)
@@ -76,11 +76,9 @@ def test_ids_that_are_not_sorted_as_promised_give_totals_of_some_elements(value)
     ids[66] = ids[68] = 1
     ids[70:] = 2
     x = np.full(128, value, np.float32)
-    jax.clear_caches()
     tile = tuning.Tuning(length=64, lanes=1, warps=1, window=4, strip=16)
-    with primitive.interpreted(), tuning.forced(tile):
+    with primitives.interpreted(), primitives.tiled(tile):
         sums = np.asarray(jscan.segment_sum(x, ids, 3, True, method="lookback"))
-    jax.clear_caches()
     assert (sums > 0).all()
     assert (sums <= 1.001 * 128 * value).all()
 
@@ -123,7 +121,7 @@ def test_a_batch_that_only_the_descriptor_has(method):
         segments = Segments.from_ids(ids)
         return jscan.reduce(operators.add, x, segments=segments, num_segments=7, method=method)
 
-    with primitive.interpreted():
+    with primitives.interpreted():
         sums = jax.vmap(run)(ids)
     expected = [np.bincount(row, weights=x, minlength=7) for row in ids]
     np.testing.assert_array_equal(sums, expected)

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import jscan
-from jscan import primitive
+from jscan import primitives
 from jscan.kernels import tuning
 
 
@@ -70,7 +70,7 @@ def test_a_batch_of_no_rows_that_are_long():
 def test_rows_that_fit_a_tile_only_without_their_derivative():
     """The derivative's leaves are twice as wide; `block` was refused for them."""
     x = jnp.ones(8192, jnp.float32)
-    with primitive.interpreted():
+    with primitives.interpreted():
         gradient = jax.grad(lambda x: jscan.cumprod(x, method="block").sum())(x)
     np.testing.assert_array_equal(gradient, np.arange(8192, 0, -1))
 
@@ -125,7 +125,7 @@ def test_rules_of_a_function_that_adds():
 
 
 def test_slopes_that_are_negated_numbers():
-    with primitive.interpreted():
+    with primitives.interpreted():
         gradient = jax.grad(
             lambda x: jscan.associative_scan(lambda a, b: a - (-b), x, method="block").sum()
         )(jnp.ones(40))
@@ -136,10 +136,8 @@ def test_slopes_that_are_negated_numbers():
 def test_two_passes_over_less_than_a_strip(n):
     b = np.linspace(0.8, 1.1, n)
     want = jscan.linear_recurrence(b, b)
-    jax.clear_caches()
-    with primitive.interpreted(), tuning.forced(tuning.Tuning(64, 1, 1, 4, strip=32)):
+    with primitives.interpreted(), primitives.tiled(tuning.Tuning(64, 1, 1, 4, strip=32)):
         found = jscan.linear_recurrence(b, b, method="reduce_then_scan")
-    jax.clear_caches()
     np.testing.assert_allclose(found, want, rtol=1e-12)
 
 
@@ -155,7 +153,7 @@ def test_what_stops_a_gradient_stays_in_the_kernel(method):
 
     a, b = np.linspace(0.5, 0.9, 7), np.linspace(1.0, 2.0, 7)
     assert "jscan_scan" in str(jax.make_jaxpr(last)(a, b))
-    with primitive.interpreted():
+    with primitives.interpreted():
         by_a, by_b = jax.grad(last, (0, 1))(a, b)
     np.testing.assert_array_equal(by_a, 0)
     np.testing.assert_allclose(by_b, [np.prod(a[i + 1 :]) for i in range(7)])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import operators, primitive
+from jscan import operators, primitives
 from tests import chain_rule, reference, slopes
 from tests.cases import FORMS, FULL, PLAIN, form_name, head_flags
 
@@ -87,7 +87,7 @@ def test_several_tiles_of_two_coupled_states(engine):
     ],
 )
 def test_operators_in_one_interpreted_block(name):
-    with primitive.interpreted():
+    with primitives.interpreted():
         check(slopes.BY_NAME[name], (20,), FULL, "block", dtype="float32")
 
 
@@ -325,7 +325,7 @@ def test_vmap_of_flags_alone(name, engine):
 
 @pytest.mark.parametrize("axes", [(None, 0, None), (None, None, 0)])
 def test_vmap_of_some_operands_in_one_interpreted_block(axes):
-    with primitive.interpreted():
+    with primitives.interpreted():
         check_rows(AFFINE, axes, (True, False, True), "block", n=20)
 
 

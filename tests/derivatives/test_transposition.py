@@ -9,7 +9,7 @@ import pytest
 from jax.scipy.sparse.linalg import bicgstab, cg, gmres
 
 import jscan
-from jscan import operators, primitive
+from jscan import operators, primitives
 
 A = np.array([0.5, -1.5, 2.0, 0.25])
 X = np.array([1.0, 2.0, 3.0, 4.0])
@@ -262,6 +262,6 @@ def test_transposes_run_in_kernels(name):
     f = LINEAR[name]
     given = cotangent_of(f)
     (expected,) = jax.vjp(f, X)[1](given)
-    with primitive.interpreted():
+    with primitives.interpreted():
         (actual,) = jax.linear_transpose(f, X)(given)
     np.testing.assert_allclose(actual, expected, rtol=1e-12)

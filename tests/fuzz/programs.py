@@ -14,8 +14,8 @@ import numpy as np
 from jax import lax
 
 import jscan
-from jscan import primitive
-from jscan.kernels import language, tuning
+from jscan import primitives
+from jscan.kernels import language
 from tests import reference
 from tests.fuzz import operators as fuzz_operators
 from tests.fuzz.examples import METHODS, Data, Form, listed, operator_of, tree_of
@@ -189,9 +189,9 @@ def surroundings(form: Form, place: str) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         if form.tile is not None:
-            stack.enter_context(tuning.forced(form.tile))
+            stack.enter_context(primitives.tiled(form.tile))
         if place == "interpreted":
-            stack.enter_context(primitive.interpreted())
+            stack.enter_context(primitives.interpreted())
             flag = 0x5A if form.number // len(METHODS) % 2 == 0 else 0
             poisoned = functools.partial(_load_with_garbage, language.load, flag)
             stack.enter_context(mock.patch.object(language, "load", poisoned))

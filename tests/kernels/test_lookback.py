@@ -17,11 +17,10 @@ from jscan.combine import trace
 from jscan.kernels import lookback
 from jscan.kernels.description import Scan
 from jscan.kernels.forms import ScannedTile
-from jscan.kernels.geometry import Geometry
+from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import commuting_identity, prepare
 from jscan.kernels.state import AGGREGATE, PREFIX
 from jscan.kernels.tile import Tile
-from jscan.kernels.view import View
 
 
 def last_write(a, b):

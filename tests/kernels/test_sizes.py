@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import extent, fallback, primitive
+from jscan import extent, primitives
 from jscan.arguments.choices import METHODS
+from jscan.heads import before, is_first, segment_starts
 from jscan.kernels import tuning
 from tests import reference
 from tests.kernels.test_lowering import calls, cuda_program
@@ -30,7 +31,7 @@ def far(monkeypatch):
     monkeypatch.setattr(extent, "FAR", 40)
     jax.clear_caches()
     tile = tuning.Tuning(length=16, lanes=1, warps=1, window=4, strip=8)
-    with primitive.interpreted(), tuning.forced(tile):
+    with primitives.interpreted(), primitives.tiled(tile):
         yield
     jax.clear_caches()
 
@@ -66,7 +67,7 @@ def test_rows_and_lanes_that_are_far(shape, axis, method):
     heads = rng.random(shape[axis]) < 0.1
     lanes, rows = 4 if axis + 1 < len(shape) else 1, 2 if method == "block" else 1
     tile = tuning.Tuning(length=8, lanes=lanes, warps=1, window=2, rows=rows, strip=4)
-    with tuning.forced(tile):
+    with primitives.tiled(tile):
         found = jscan.cumsum(x, axis, segments=heads, method=method)
     np.testing.assert_array_equal(found, reference.scan(np.add, x, axis=axis, flags=heads))
 
@@ -120,7 +121,7 @@ def test_other_forms_of_tiles_that_are_far(guarded):
     """Sums of exponentials, and segments by conditional indexing."""
     x = np.random.default_rng(7).integers(-9, 9, 150).astype(np.float32)
     heads = x == 3 if guarded else None
-    with tuning.forced(tuning.Tuning(length=64, lanes=1, warps=1, window=4, guarded=guarded)):
+    with primitives.tiled(tuning.Tuning(length=64, lanes=1, warps=1, window=4, guarded=guarded)):
         found = jscan.cumlogsumexp(x, segments=heads, method="lookback")
     want = reference.scan(np.logaddexp, x, flags=heads)
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
@@ -130,7 +131,7 @@ def test_other_forms_of_tiles_that_are_far(guarded):
 @pytest.mark.parametrize("shape", [(70, 2), (3, 39)])
 def test_places_in_rows_and_lanes_that_are_far(shape):
     mask = np.random.default_rng(8).random(shape) < 0.5
-    with tuning.forced(tuning.Tuning(length=8, lanes=1, warps=1, window=4)):
+    with primitives.tiled(tuning.Tuning(length=8, lanes=1, warps=1, window=4)):
         found = jscan.enumerate(mask, 1)
     np.testing.assert_array_equal(found, np.cumsum(mask, 1) - mask)
 
@@ -151,11 +152,11 @@ def test_derivatives_of_axes_that_are_far(reverse):
 def test_the_first_of_more_elements_than_32_bits_count():
     """An index in 32 bits would be 0 again at the element 2^32."""
     x = jax.ShapeDtypeStruct((LONG,), jnp.int8)
-    text = jax.jit(lambda x: fallback.is_first(x, axis=0)).lower(x).as_text()
+    text = jax.jit(lambda x: is_first(x, axis=0)).lower(x).as_text()
     assert "iota" not in text
     short = jnp.zeros((3, 5), jnp.int8)
-    want = fallback.is_first(short, axis=1)
-    np.testing.assert_array_equal(want, fallback.before(jnp.ones_like(short), axis=1) == 0)
+    want = is_first(short, axis=1)
+    np.testing.assert_array_equal(want, before(jnp.ones_like(short), axis=1) == 0)
 
 
 @pytest.mark.sweep
@@ -223,11 +224,11 @@ def differences(y, x, heads=None, *, reverse=False, exclusive=False):
     """
     starts = jnp.arange(x.shape[-1], dtype=jnp.uint64) == 0
     if heads is not None:
-        starts = fallback.segment_starts(heads, axis=0, reverse=reverse)
+        starts = segment_starts(heads, axis=0, reverse=reverse)
         starts = jnp.flip(starts) if reverse else starts
     if reverse:
         x, y = jnp.flip(x, -1), jnp.flip(y, -1)
-    moved = [fallback.before(array, axis=x.ndim - 1) for array in (x, y)]
+    moved = [before(array, axis=x.ndim - 1) for array in (x, y)]
     behind = moved[0] + moved[1] if exclusive else moved[1]
     want = jnp.where(starts, jnp.zeros_like(x), behind)
     return jnp.sum(y != (want if exclusive else want + x), dtype=jnp.int64)
@@ -294,7 +295,7 @@ def test_lanes_of_more_than_32_bits_in_all(shape, method):
 
     @jax.jit
     def wrong(y, x):
-        return jnp.sum(y != fallback.before(y, axis=0) + x, dtype=jnp.int64)
+        return jnp.sum(y != before(y, axis=0) + x, dtype=jnp.int64)
 
     assert wrong(jscan.cumsum(x, 0, method=method), x) == 0
 
@@ -303,7 +304,7 @@ def test_lanes_of_more_than_32_bits_in_all(shape, method):
 def test_two_to_the_24_tiles():
     n = 2**32
     x = mixed_bytes((n,))
-    with tuning.forced(tuning.Tuning(length=256, lanes=1, warps=1, window=32)):
+    with primitives.tiled(tuning.Tuning(length=256, lanes=1, warps=1, window=32)):
         assert differences(jscan.cumsum(x, method="lookback"), x) == 0
 
 
@@ -348,7 +349,7 @@ def test_a_recurrence_of_more_than_31_bits(reverse):
     def wrong(h, a, b):
         if reverse:
             a, b, h = jnp.flip(a), jnp.flip(b), jnp.flip(h)
-        return jnp.sum(h != a * fallback.before(h, axis=0) + b, dtype=jnp.int64)
+        return jnp.sum(h != a * before(h, axis=0) + b, dtype=jnp.int64)
 
     a, b = operands()
     assert wrong(jscan.linear_recurrence(a, b, reverse=reverse), a, b) == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import operators, primitive
+from jscan import operators, primitives
 from jscan.kernels import tuning
 from tests.kernels.test_lowering import TRITON, cuda_program
 
@@ -18,10 +18,8 @@ SMALL = tuning.Tuning(length=64, lanes=1, warps=1, window=4, strip=16)
 @pytest.fixture
 def small_parts():
     """Parts of 64 positions in strips of 16, interpreted."""
-    jax.clear_caches()
-    with primitive.interpreted(), tuning.forced(SMALL):
+    with primitives.interpreted(), primitives.tiled(SMALL):
         yield
-    jax.clear_caches()
 
 
 @pytest.mark.usefixtures("small_parts")

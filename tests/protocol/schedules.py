@@ -17,10 +17,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from jscan import primitives
 from jscan.kernels import tuning
 from jscan.kernels.steps import Step
-from jscan.primitive import scan_in_kernels, scan_p
-from jscan.rules.reduce import reduce_in_kernels, reduce_p
+from jscan.primitives import reduce_p, scan_p
+from jscan.rules.reduce import reduce_in_kernels
+from jscan.rules.scan import scan_in_kernels
 from tests.protocol.model import Look, Memory, Protocol, Publish, Row, Take, Word
 from tests.protocol.stepwise import Call, Code, Interpreter, Request, anything
 
@@ -123,12 +125,12 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], *operands: Any, tile: tuning.Tuning):
         """``function`` is a scan or a reduction of its operands, and nothing else."""
-        outer = jax.make_jaxpr(function)(*operands)
+        with primitives.tiled(tile):
+            outer = jax.make_jaxpr(function)(*operands)
         [one] = outer.eqns
         assert one.invars == outer.jaxpr.invars, "there are other operands"
         in_kernels = functools.partial(IN_KERNELS[one.primitive], **one.params)
-        with tuning.forced(tile):
-            self.program = jax.make_jaxpr(in_kernels)(*operands)
+        self.program = jax.make_jaxpr(in_kernels)(*operands)
         self._code = Code(self.program)
 
     def run(self, operands: Sequence[Any], schedule: Schedule, model: Model | None) -> Any:

@@ -16,7 +16,7 @@ from jax import lax
 
 import jscan
 from jscan import Segments, operators
-from jscan.rules.locate import locate
+from jscan.primitives import locate
 
 DESCRIPTIONS = {
     "flags": [1, 0, 1, 0, 0],

@@ -10,7 +10,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jscan
-from jscan import operators, primitive
+from jscan import operators, primitives
 from tests import reference
 from tests.cases import FORMS, form_name, head_flags, values
 
@@ -153,7 +153,7 @@ def test_kernels_under_meshes_one_after_another(method):
     def scan(v):
         return jscan.cumsum(v, axis=1, method=method)
 
-    with primitive.interpreted():
+    with primitives.interpreted():
         for kind in (AxisType.Auto, AxisType.Explicit):
             mesh = mesh_of(4, kind)
             rows = P("rows", None)

@@ -224,9 +224,9 @@ def test_vmap_of_an_operator_that_falls_back():
 
 def scan_equation(jaxpr):
     """The one scan in a jaxpr, whose primitive is jscan's own."""
-    from jscan import primitive
+    from jscan import primitives
 
-    (equation,) = [e for e in jaxpr.eqns if e.primitive is primitive.scan_p]
+    (equation,) = [e for e in jaxpr.eqns if e.primitive is primitives.scan_p]
     return equation
 
 
