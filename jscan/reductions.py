@@ -1,4 +1,4 @@
-"""Reductions, whole or by segments: the public functions."""
+"""Reductions of an axis, or of segments of it."""
 
 from __future__ import annotations
 
