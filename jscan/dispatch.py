@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import heads, meshes, neutral, primitives
+from jscan import heads, identities, meshes, primitives
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype, checked, trace
 from jscan.division import Division, Given, divide
@@ -110,8 +110,8 @@ def _resolve(
     is_static = identity is not None and all(isinstance(value, np.generic) for value in identity)
     known: Any = tuple(identity) if identity is not None and is_static else None
     combine = trace(fn, leaves, call.treedef, call.axis, known, caller=call.caller)
-    if needs_identity and identity is not None and not (combine and neutral.is_proved(combine)):
-        neutral.check(call.caller, fn, leaves, call.treedef, call.axis, identity)
+    if needs_identity and identity is not None and not (combine and identities.is_proved(combine)):
+        identities.check(call.caller, fn, leaves, call.treedef, call.axis, identity)
     return identity, combine
 
 
@@ -143,7 +143,7 @@ def _has_identity(call: Call, combine: Combine, *, is_combined: bool) -> bool:
     """
     if combine.identity is None:
         return False
-    return call.identity is None or not is_combined or neutral.is_proved(combine)
+    return call.identity is None or not is_combined or identities.is_proved(combine)
 
 
 def _scan(

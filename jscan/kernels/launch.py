@@ -13,9 +13,10 @@ from jax import lax
 
 from jscan import extent
 from jscan.kernels import engines, tuning
+from jscan.kernels.complex import real_dtypes
 from jscan.kernels.language import Body
 from jscan.kernels.layout import Geometry, View, collapse
-from jscan.kernels.operator import prepare, real_dtypes
+from jscan.kernels.operator import prepare
 from jscan.kernels.state import TileState
 
 _SUPPORTED = frozenset(
@@ -97,14 +98,26 @@ def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def shape_of(leaves: Sequence[Any], combine: Any, axis: int, *, segmented: bool) -> tuning.Shape:
+def shape_of(
+    leaves: Sequence[Any],
+    combine: Any,
+    axis: int,
+    *,
+    segmented: bool,
+    tile: tuning.Tuning | None = None,
+) -> tuning.Shape:
     """What the choice of a tile depends on."""
     equations = len(prepare(combine).jaxpr.eqns)
-    return shape_of_leaves(leaves, axis, equations=equations, segmented=segmented)
+    return shape_of_leaves(leaves, axis, equations=equations, segmented=segmented, tile=tile)
 
 
 def shape_of_leaves(
-    leaves: Sequence[Any], axis: int, *, equations: int, segmented: bool
+    leaves: Sequence[Any],
+    axis: int,
+    *,
+    equations: int,
+    segmented: bool,
+    tile: tuning.Tuning | None = None,
 ) -> tuning.Shape:
     """The same for an operator of so many equations."""
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
@@ -114,6 +127,7 @@ def shape_of_leaves(
         leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
         segmented=segmented,
         equations=equations,
+        tile=tuning.forced_tile() if tile is None else tile,
     )
 
 

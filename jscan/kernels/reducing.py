@@ -13,8 +13,9 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import fill, keys, launch, partials, reduction, scanning, tuning
+from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
-from jscan.kernels.operator import prepare, real_dtypes, real_identity
+from jscan.kernels.operator import prepare
 from jscan.kernels.reduction import Reduction
 
 
@@ -28,6 +29,7 @@ def reduce(
     num_segments: int,
     method: str,
     interpret: bool = False,
+    tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
     """Reduces ``leaves`` along ``axis``, which is ``num_segments`` long in the results.
 
@@ -39,7 +41,7 @@ def reduce(
     parts, real_used = launch.real_parts(leaves, used)
     operator = prepare(combine)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    shape = launch.shape_of(leaves, combine, axis, segmented=kind != "whole")
+    shape = launch.shape_of(leaves, combine, axis, segmented=kind != "whole", tile=tile)
     tuned = _tile(shape, method)
     if kind == "offsets":
         # A program searches the offsets of one row.
