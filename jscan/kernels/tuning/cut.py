@@ -54,7 +54,7 @@ class Rule:
     length: int
     warps: int = 1
     elements: int | None = None  # at most so many along all rows
-    width: int | None = None  # at most so many bytes an element
+    widths: tuple[int, int] | None = None  # from so many bytes an element to so many
     operands: tuple[tuple[int, int], ...] = ()  # one of these pairs of bytes and leaves an element
     segmented: bool | None = None
 
@@ -62,7 +62,7 @@ class Rule:
         """Whether the shape meets the conditions."""
         return (
             (self.elements is None or shape.outer * shape.n <= self.elements)
-            and (self.width is None or shape.width <= self.width)
+            and (self.widths is None or self.widths[0] <= shape.width <= self.widths[1])
             and (not self.operands or (shape.width, shape.leaves) in self.operands)
             and (self.segmented is None or shape.segmented == self.segmented)
         )
