@@ -84,7 +84,7 @@ def depth(method: str, n: int, tile: TileDepth = TRITON, width: int = 4) -> int:
     if n < 2 or method == "xla":
         return of_pairs(n)
     shape = tuning.Shape(1, n, 1, width, leaves=1, segmented=False, equations=1)
-    tuned = scanning.tile(shape, method)
+    tuned = scanning.chosen(shape, method)
     if method == "reduce_then_scan" and tuned.strip:
         return _in_parts(n, tuned.length, tuned.strip, tile)
     if method == "scan_then_propagate":

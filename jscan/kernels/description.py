@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
 from jax.extend import core
 
 from jscan.kernels import conditional, language
@@ -61,10 +60,6 @@ class Scan:
         size = self.geometry.outer * self.geometry.n * self.geometry.inner
         return [(size, d) for d, used in zip(self.results, self.used, strict=True) if used]
 
-    def fills(self) -> list[Any]:
-        """What each result holds before the kernel runs; nothing where it writes every element."""
-        return []
-
     def on_tile(self, tile: Tile, work: Callable[[Tile], None]) -> None:
         """Does the work of a tile, twice compiled where only the last one needs masks.
 
@@ -81,8 +76,8 @@ class Scan:
             work(tile)
             return
         last = tile.index == np.int32(g.tiles - 1)
-        pl.when(last)(lambda: work(tile))
-        pl.when(~last)(lambda: work(tile.at(tile.index, inside=True)))
+        language.when(last, lambda: work(tile))
+        language.when(~last, lambda: work(tile.at(tile.index, inside=True)))
 
     def split(self, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """The input and output references out of all of the kernel's."""

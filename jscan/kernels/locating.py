@@ -12,16 +12,15 @@ bisect; one that holds 1000 heads does so in ten steps, in the level-one cache.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton as plgpu
 
-from jscan.kernels import fill, language, tuning
+from jscan.kernels import fill, language, launch, tuning
+from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry
 from jscan.kernels.tile import Tile
 
@@ -30,7 +29,7 @@ LENGTH = 512
 LANES = 32
 
 
-def located(bounds: Any, first: jax.Array, tile: Tile, count: int) -> jax.Array:
+def located(bounds: Ref, first: jax.Array, tile: Tile, count: int) -> jax.Array:
     """The segment of each position of the tile; ``first`` is where the row's bounds begin."""
     start = tile.index * np.int32(tile.geometry.length)
     low = segment_of(bounds, first, start, count)
@@ -50,12 +49,12 @@ def located(bounds: Any, first: jax.Array, tile: Tile, count: int) -> jax.Array:
     return found
 
 
-def begins(bounds: Any, first: jax.Array, segment: jax.Array) -> jax.Array:
+def begins(bounds: Ref, first: jax.Array, segment: jax.Array) -> jax.Array:
     """Where segments begin."""
     return language.load(bounds, [(first, 1), (segment, 1)])
 
 
-def segment_of(bounds: Any, first: jax.Array, position: jax.Array, count: int) -> jax.Array:
+def segment_of(bounds: Ref, first: jax.Array, position: jax.Array, count: int) -> jax.Array:
     """The last of ``count`` segments that begins at or before ``position``."""
     lane = lax.broadcasted_iota(jnp.int32, (LANES,), 0)
     low, width = jnp.int32(0), count  # what is sought is in [low, low + width)
@@ -82,28 +81,26 @@ def ids(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
     length = min(LENGTH, tuning.next_power_of_2(n))
     geometry = Geometry(rows, n, 1, 1, length, 1, False, False)
 
-    def kernel(given: Any, result: Any) -> None:
-        tile = Tile(geometry, pl.program_id(0))
+    def kernel(program: jax.Array, refs: Sequence[Ref]) -> None:
+        given, result = refs
+        tile = Tile(geometry, program)
         tile.store(result, located(given, tile.row_block * np.int32(count), tile, count))
 
-    local = jax.typeof(bounds).mat
-    result = pl.pallas_call(
-        kernel,
-        grid=(geometry.programs,),
-        out_shape=jax.ShapeDtypeStruct((rows * n,), jnp.int32, manual_axis_type=local),
-        compiler_params=plgpu.CompilerParams(num_warps=1, num_stages=1),
-        interpret=interpret,
+    [result] = launch.call(
+        *(kernel, [bounds.reshape(-1)], [(rows * n, np.dtype(np.int32))]),
+        programs=geometry.programs,
+        warps=1,
         name="jscan_locate",
-    )(bounds.reshape(-1))
-    shaped: jax.Array = result.reshape(*bounds.shape[:-1], n)
-    return shaped
+        interpret=interpret,
+    )
+    return result.reshape(*bounds.shape[:-1], n)
 
 
 def flags(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
     """The head flags (bool) of ``n`` positions for each row; ``bounds`` as for `ids`."""
     rows, count = bounds.size // bounds.shape[-1], bounds.shape[-1]
-    local = jax.typeof(bounds).mat
-    nowhere = fill.filled(rows * n, np.uint8(0), local, interpret=interpret).reshape(rows, n)
+    varies = jax.typeof(bounds).mat
+    nowhere = fill.filled(rows * n, np.uint8(0), varies, interpret=interpret).reshape(rows, n)
     flat = bounds.reshape(rows, count)
 
     def one(row: jax.Array, bounds: jax.Array) -> jax.Array:

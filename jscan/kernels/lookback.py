@@ -33,7 +33,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
 from jax.extend import core
 
 from jscan.kernels import language
@@ -54,9 +53,9 @@ def tile_state(scan: Scan) -> TileState:
     return TileState(scan.dtypes, g.outer, g.tiles, g.inner)
 
 
-def kernel(scan: Scan, window: int, refs: Sequence[Any]) -> None:
+def kernel(scan: Scan, window: int, program: jax.Array, refs: Sequence[Any]) -> None:
     """One tile of a row, by one program."""
-    tile = Tile(scan.geometry, pl.program_id(0))
+    tile = Tile(scan.geometry, program)
     scan.on_tile(tile, functools.partial(_one_tile, scan, window, refs))
 
 

@@ -18,8 +18,7 @@ from jax import lax
 from jax.extend import core
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan.kernels import language
-from jscan.kernels.engines import pallas
+from jscan.kernels import engines, language
 
 FLAG = np.dtype(np.int32)
 
@@ -79,7 +78,7 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
         prepared = trace_scalars(operator, [wide] * 2)
     if prepared.consts:
         raise Inexpressible("the operator holds constants that are not scalars")
-    reason = pallas.why_inexpressible(prepared)
+    reason = engines.running().why_inexpressible(prepared)
     if reason is not None:
         raise Inexpressible(f"Triton cannot express the operator: {reason}")
     return prepared
@@ -93,7 +92,7 @@ def expressible(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
         lambda *scalars: _evaluate(jaxpr.jaxpr, jaxpr.consts, scalars),
         [np.dtype(a.dtype) for a in jaxpr.in_avals],
     )
-    reason = pallas.why_inexpressible(prepared)
+    reason = engines.running().why_inexpressible(prepared)
     if prepared.consts or reason is not None:
         raise Inexpressible(f"Triton cannot express the function: {reason}")
     return prepared

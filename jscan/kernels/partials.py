@@ -28,10 +28,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
 
 from jscan.kernels import launch, reduction, tuning
 from jscan.kernels.keys import KEY, Keys
+from jscan.kernels.layout import Geometry
 from jscan.kernels.reduction import Reduction, Walk
 from jscan.kernels.registers import constant
 from jscan.kernels.tile import Tile
@@ -47,7 +47,7 @@ class Partials:
     one: Reduction
 
     @property
-    def geometry(self) -> Any:
+    def geometry(self) -> Geometry:
         """The reduction's."""
         return self.one.geometry
 
@@ -68,31 +68,27 @@ class Partials:
         leaves = [(size, d) for d in self.one.dtypes]
         return [(size, KEY), *leaves, *self.one.written] if self.keyed else leaves
 
-    def fills(self) -> list[Any]:
-        """What the results hold."""
-        return self.one.fills()
-
 
 def run(
     one: Reduction,
     cut: launch.Cut,
     described: Sequence[jax.Array],
     interpret: bool,
-    into: Sequence[jax.Array] | None = None,
+    results: Sequence[jax.Array],
 ) -> list[jax.Array]:
-    """Reduces level by level; the last one's results are the reduction's."""
+    """Reduces level by level, each of which adds to the ``results``, and returns these."""
     if one.geometry.tiles == 1:
         last = functools.partial(reduction.kernel, one, 1)
-        return launch.call(one, cut, described, last, None, "jscan_reduce", interpret, into)
+        return cut.call(one, described, last, None, "jscan_reduce", interpret, results)
     partials = Partials(one)
     assert partials.extent < one.geometry.n, "a level has to leave less than it was given"
     body = functools.partial(kernel, partials)
     name = "jscan_partials"
-    found = launch.call(partials, cut, described, body, None, name, interpret, into)
+    found = cut.call(partials, described, body, None, name, interpret, results)
     count = len(one.dtypes)
-    keys, into = [], None
+    keys: list[jax.Array] = []
     if partials.keyed:
-        keys, found, into = found[:1], found[1 : count + 1], found[count + 1 :]
+        keys, found, results = found[:1], found[1 : count + 1], found[count + 1 :]
     shape = (one.geometry.outer, partials.extent, one.geometry.inner)
     tuned = tuning.entries(partials.extent, cut.tuned)
     cut = launch.Cut([x.reshape(shape) for x in found], shape, 1, tuned)
@@ -107,13 +103,13 @@ def run(
         views=cut.views,
         keys=told,
     )
-    return run(next_one, cut, described, interpret, into)
+    return run(next_one, cut, described, interpret, results)
 
 
-def kernel(partials: Partials, refs: Sequence[Any]) -> None:
+def kernel(partials: Partials, program: jax.Array, refs: Sequence[Any]) -> None:
     """One tile of a row, by one program."""
     one, g = partials.one, partials.geometry
-    tile = Tile(g, pl.program_id(0))
+    tile = Tile(g, program)
     inputs, count = len(one.views) + one.keys.operands, len(one.dtypes)
     given, outputs = refs[:inputs], refs[inputs:]
     entries, results = outputs, outputs[:0]

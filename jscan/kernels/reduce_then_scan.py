@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
 
 from jscan.kernels import language, launch, scan_then_propagate, totals
 from jscan.kernels.description import Scan
@@ -37,13 +36,13 @@ def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
     strip = min(cut.tuned.strip, scan.geometry.length)
     if scan.geometry.tiles == 1:  # nothing comes before the only part
         walk = functools.partial(_scan, scan, strip)
-        return launch.call(scan, cut, (), walk, None, "jscan_parts", interpret)
+        return cut.call(scan, (), walk, None, "jscan_parts", interpret)
     of_parts = totals.Totals(scan.geometry, totals.dtypes(scan))
     walk = functools.partial(_totals, scan, strip)
-    found = launch.call(of_parts, cut, (), walk, None, "jscan_part_totals", interpret)
+    found = cut.call(of_parts, (), walk, None, "jscan_part_totals", interpret)
     before = totals.scanned(scan, found, interpret, scan_then_propagate.run, totals.LONGEST)
     walk = functools.partial(_scan, scan, strip)
-    return launch.call(scan, cut, before, walk, None, "jscan_parts", interpret)
+    return cut.call(scan, before, walk, None, "jscan_parts", interpret)
 
 
 Carry = tuple[jax.Array, ...]
@@ -53,9 +52,9 @@ Carry = tuple[jax.Array, ...]
 class Walk:
     """A program's way through the strips of its part."""
 
-    def __init__(self, scan: Scan, strip: int, refs: Sequence[Any]):
+    def __init__(self, scan: Scan, strip: int, program: jax.Array, refs: Sequence[Any]):
         self.scan = scan
-        self.tile = Tile(scan.geometry, pl.program_id(0))
+        self.tile = Tile(scan.geometry, program)
         g = scan.geometry
         self.place = self.tile.cut(dataclasses.replace(g, length=strip))
         self.per_part = np.int32(g.length // strip)
@@ -68,9 +67,9 @@ class Walk:
         return self.place.at(self.tile.index * self.per_part + number)
 
 
-def _totals(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
+def _totals(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Any]) -> None:
     """The total of a part, from its end to its last restart."""
-    walk = Walk(scan, strip, refs)
+    walk = Walk(scan, strip, program, refs)
     operator = scan.leaf_operator
 
     def goes_on(state: Carry) -> jax.Array:
@@ -97,9 +96,9 @@ def _totals(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
     totals.write(scan, walk.tile, walk.others, found)
 
 
-def _scan(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
+def _scan(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Any]) -> None:
     """A part, scanned behind the total of all before it."""
-    walk = Walk(scan, strip, refs)
+    walk = Walk(scan, strip, program, refs)
     kinds = totals.dtypes(scan)
     count = len(kinds) if scan.geometry.tiles > 1 else 0
     before = totals.read(walk.tile, scan.geometry, walk.others[:count], kinds[:count])

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import keys, launch, partials, reduction, scanning, tuning
+from jscan.kernels import fill, keys, launch, partials, reduction, scanning, tuning
 from jscan.kernels.keys import Keys
 from jscan.kernels.operator import prepare, real_dtypes, real_identity
 from jscan.kernels.reduction import Reduction
@@ -28,6 +28,7 @@ def reduce(
     num_segments: int,
     method: str,
     interpret: bool = False,
+    tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
     """Reduces ``leaves`` along ``axis``, which is ``num_segments`` long in the results.
 
@@ -39,7 +40,7 @@ def reduce(
     parts, real_used = launch.real_parts(leaves, used)
     operator = prepare(combine)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    shape = launch.shape_of(leaves, combine, axis, segmented=kind != "whole")
+    shape = launch.shape_of(leaves, combine, axis, segmented=kind != "whole", tile=tile)
     tuned = _tile(shape, method)
     if kind == "offsets":
         # A program searches the offsets of one row.
@@ -58,12 +59,17 @@ def reduce(
         keys=told,
         chained=method == "chained" and cut.geometry.tiles > 1,
     )
+    varies = jax.typeof(cut.operands[0]).mat
+    starts = [
+        fill.filled(size, value, varies, interpret=interpret)
+        for (size, _), value in zip(one.written, one.empty, strict=False)
+    ]
     if method in _LEVELS:
-        outputs = partials.run(one, cut, described, interpret)
+        outputs = partials.run(one, cut, described, interpret, starts)
     else:
         state = one.state if one.geometry.tiles > 1 else None
         body = functools.partial(reduction.kernel, one, tuned.window)
-        outputs = launch.call(one, cut, described, body, state, "jscan_reduce", interpret)
+        outputs = cut.call(one, described, body, state, "jscan_reduce", interpret, starts)
     result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
     return launch.complex_parts([x.reshape(result_shape) for x in outputs], results, used)
 

@@ -29,7 +29,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
 from jax.extend import core
 
 from jscan.kernels import language, lookback
@@ -88,8 +87,9 @@ class Reduction:
         g = self.geometry
         return TileState(self.dtypes, g.outer, g.tiles, g.inner, tickets=int(self.chained))
 
-    def fills(self) -> list[Any]:
-        """The identity, for segments that have no elements."""
+    @property
+    def empty(self) -> list[Any]:
+        """What each result holds for a segment that has no elements; none without segments."""
         if self.keys.kind == "whole":
             return []
         assert self.identity is not None
@@ -119,10 +119,10 @@ class Window:
         return language.evaluate(self.one.operator, [*left, *right])
 
 
-def kernel(one: Reduction, window: int, refs: Sequence[Any]) -> None:
+def kernel(one: Reduction, window: int, program: jax.Array, refs: Sequence[Any]) -> None:
     """One tile of a row, by one program."""
     g, words = one.geometry, refs[-1]
-    number = one.state.take_ticket(words) if one.chained else pl.program_id(0)
+    number = one.state.take_ticket(words) if one.chained else program
     tile = Tile(g, number)
     walk = Walk(one, tile, refs)
     if g.tiles == 1 and one.strip == g.length:
@@ -360,4 +360,4 @@ def _finish(
         for ref, value in zip(outputs, kept, strict=False):
             tile.store_row(ref, keys.num_segments, before, value, found & inside)
 
-    pl.when(jnp.max(wanted.astype(jnp.int32)) > 0)(search)
+    language.when(jnp.max(wanted.astype(jnp.int32)) > 0, search)

@@ -109,7 +109,12 @@ def prepared(component: Component) -> Component:
 
 
 def why_no_tangent(
-    operands: Sequence[Any], *, component: Component, axis: int, method: str
+    operands: Sequence[Any],
+    *,
+    component: Component,
+    axis: int,
+    method: str,
+    tile: tuning.Tuning | None = None,
 ) -> str | None:
     """Why no kernel (of this method) can run this recurrence; None if one can."""
     try:
@@ -117,18 +122,23 @@ def why_no_tangent(
     except Inexpressible as error:
         return str(error)
     reason = launch.why_not_dtypes(operands)
-    return reason or scanning.why_not_shape(shape_of(operands, component, axis, False), method)
+    shape = shape_of(operands, component, axis, False, tile)
+    return reason or scanning.why_not_shape(shape, method)
 
 
 def shape_of(
-    operands: Sequence[Any], component: Component, axis: int, segmented: bool
+    operands: Sequence[Any],
+    component: Component,
+    axis: int,
+    segmented: bool,
+    tile: tuning.Tuning | None,
 ) -> tuning.Shape:
     """What the choice of a tile depends on: the leaves of its scan."""
     operator = prepare(recurrence.operator_of(component))
     full = np.broadcast_shapes(*(x.shape for x in operands))
     leaves = [jax.ShapeDtypeStruct(full, a.dtype) for a in operator.out_avals]
     return launch.shape_of_leaves(
-        leaves, axis, equations=len(operator.jaxpr.eqns), segmented=segmented
+        *(leaves, axis), equations=len(operator.jaxpr.eqns), segmented=segmented, tile=tile
     )
 
 
@@ -145,6 +155,7 @@ def tangent(
     dtypes: Sequence[Any],
     method: str,
     interpret: bool = False,
+    tile: tuning.Tuning | None = None,
     **_: Any,
 ) -> list[jax.Array]:
     """Solves the recurrence; operands' dimensions are full or 1."""
@@ -154,10 +165,10 @@ def tangent(
     operator = prepare(recurrence.operator_of(component))
     flags = None if flags is None else launch.whole_bytes(flags)
     operands = [*known, *linear, *([] if flags is None else [flags])]
-    shape = shape_of([*known, *linear], component, axis, flags is not None)
+    shape = shape_of([*known, *linear], component, axis, flags is not None, tile)
     widths = {np.dtype(d).itemsize for d in dtypes}
     cut = launch.Cut(
-        *(operands, full, axis, scanning.tile(shape, method)),
+        *(operands, full, axis, scanning.chosen(shape, method)),
         reverse=reverse != transposed,
         widths=widths,
     )

@@ -42,10 +42,6 @@ class Totals:
         g = self.geometry
         return [(g.outer * g.tiles * g.inner, d) for d in self.dtypes]
 
-    def fills(self) -> list[Any]:
-        """Every element is written."""
-        return []
-
 
 def write(scan: Scan, tile: Tile, outputs: Sequence[Any], values: Sequence[jax.Array]) -> None:
     """A tile's totals, each of the shape of one position."""
@@ -93,4 +89,4 @@ def scanned(
     if one.geometry.tiles > 1:
         return longer(one, cut, interpret)
     body = functools.partial(block.kernel, one)
-    return launch.call(one, cut, (), body, None, "jscan_totals", interpret)
+    return cut.call(one, (), body, None, "jscan_totals", interpret)

@@ -43,6 +43,7 @@ class Shape:
     leaves: int
     segmented: bool
     equations: int  # of the operator: what one combination costs
+    tile: Tuning | None = None  # the cut to take instead of a chosen one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +96,11 @@ def forced(tuning: Tuning) -> Iterator[None]:
         _forced.reset(token)
 
 
+def forced_tile() -> Tuning | None:
+    """The cut that this context forces; None where it leaves the choice to the table."""
+    return _forced.get()
+
+
 @functools.cache
 def table() -> Table:
     """The table of the first GPU's kind."""
@@ -108,7 +114,7 @@ def table() -> Table:
 def scatter(shape: Shape) -> Tuning:
     """The tile of a scan that scatters what it finds: its stores need registers too."""
     chosen = lookback(shape)
-    if _forced.get() is not None or shape.inner > 1:
+    if shape.tile is not None or shape.inner > 1:
         return chosen
     return dataclasses.replace(chosen, length=min(chosen.length, 2048))
 
@@ -124,9 +130,8 @@ def block(shape: Shape) -> Tuning | None:
     length = next_power_of_2(shape.n)
     if length * shape.width > entries.block_bytes:
         return None
-    chosen = _forced.get()
-    if chosen is not None:
-        return dataclasses.replace(chosen, length=length, strip=0)
+    if shape.tile is not None:
+        return dataclasses.replace(shape.tile, length=length, strip=0)
     lanes = 1
     if shape.inner > 1:
         lanes = min(next_power_of_2(shape.inner), 64)
@@ -150,9 +155,8 @@ def serial(shape: Shape) -> Tuning:
 
 def lookback(shape: Shape, *, few: bool = True) -> Tuning:
     """The tile of a row that several programs share; cut for ``few`` elements where they are."""
-    chosen = _forced.get()
-    if chosen is not None:
-        return chosen
+    if shape.tile is not None:
+        return shape.tile
     entries = table()
     if shape.inner > 1:
         lanes = min(32, next_power_of_2(shape.inner))
@@ -200,7 +204,7 @@ def chain(shape: Shape) -> Tuning:
     tiles 1.06 ms (H200, 2026-11-22). Segments cut the chain.
     """
     tuned = lookback(shape, few=False)
-    if _forced.get() is not None or shape.segmented or shape.inner > 1:
+    if shape.tile is not None or shape.segmented or shape.inner > 1:
         return tuned
     fat = 1
     while fat < 8 and tuned.length * fat * 16 <= shape.n:
@@ -210,9 +214,8 @@ def chain(shape: Shape) -> Tuning:
 
 def strips(shape: Shape) -> Tuning:
     """The tile of a reduction (H200, 2026-11-22: benchmarks/NOTES.md, "Segment reductions")."""
-    chosen = _forced.get()
-    if chosen is not None:
-        return chosen
+    if shape.tile is not None:
+        return shape.tile
     wide = next_power_of_2(max(shape.width, 4)) // 4
     if shape.inner > 1:
         lanes = min(64, next_power_of_2(shape.inner))
@@ -241,7 +244,7 @@ def tree(shape: Shape) -> Tuning:
 def walks(shape: Shape) -> Tuning:
     """The parts of a reduction by resident programs."""
     tuned = _level(shape)
-    if _forced.get() is not None:
+    if shape.tile is not None:
         strip = min(tuned.strip or tuned.length, tuned.length)
         return dataclasses.replace(tuned, rows=1, strip=strip)
     return dataclasses.replace(tuned, length=_part(shape, tuned.lanes, tuned.strip))
@@ -254,7 +257,7 @@ def _level(shape: Shape) -> Tuning:
     512 elements, 248 with 2048; by a tree 321 and 239 (H200, 2026-11-22).
     """
     tuned = strips(shape)
-    if _forced.get() is not None:
+    if shape.tile is not None:
         return tuned
     if shape.inner > 1:
         # A tile leaves two entries, so that a strip of two would be no step forward.
@@ -283,11 +286,9 @@ def entries(extent: int, tuned: Tuning) -> Tuning:
 
 def parts(shape: Shape) -> Tuning:
     """The parts of a scan in two passes: their number depends on nothing but the shape."""
-    chosen = _forced.get()
-    if chosen is not None:
-        return dataclasses.replace(
-            chosen, rows=1, strip=min(chosen.strip or chosen.length, chosen.length)
-        )
+    if shape.tile is not None:
+        strip = min(shape.tile.strip or shape.tile.length, shape.tile.length)
+        return dataclasses.replace(shape.tile, rows=1, strip=strip)
     wide = next_power_of_2(max(shape.width, 4)) // 4
     lanes, warps, strip = 1, 1, 1024
     if shape.inner > 1:
@@ -347,9 +348,8 @@ def suits_block(shape: Shape, tile: Tuning) -> bool:
     elements: short tiles scan it sooner, since few of them wait. Nor for a row that is longer than
     a forced tile.
     """
-    chosen = _forced.get()
-    if chosen is not None:
-        return shape.n <= chosen.length
+    if shape.tile is not None:
+        return shape.n <= shape.tile.length
     lone = shape.segmented and shape.outer * shape.inner == 1 and shape.n > 4096
     return tile.lanes >= min(32, next_power_of_2(shape.inner)) and not lone
 

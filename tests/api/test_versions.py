@@ -53,7 +53,7 @@ def test_internals_that_a_newer_jax_has_not_are_named_with_what_to_install(monke
     def missing(*_, **__):
         raise AttributeError("module 'jax._src.pallas' has no attribute 'triton'")
 
-    monkeypatch.setattr("jscan.kernels.scanning.call", missing)
+    monkeypatch.setattr("jscan.kernels.launch.call", missing)
     with pytest.raises(AttributeError, match="has no attribute 'triton'"):
         lower(70_001)  # on a jax that jscan knows, that is jscan's own mistake
     monkeypatch.setattr(jax, "__version_info__", (0, 99, 0))
@@ -97,7 +97,7 @@ def test_other_warnings_come_through(monkeypatch):
         warnings.warn("something else", DeprecationWarning, stacklevel=1)
         return real(*arguments, **keywords)
 
-    monkeypatch.setattr("jscan.kernels.scanning.call", warning)
+    monkeypatch.setattr("jscan.kernels.launch.call", warning)
     with pytest.warns(DeprecationWarning, match="something else"):
         lower(70_005)
 
@@ -121,7 +121,7 @@ def test_a_thread_that_compiles_beside_another_hears_nothing_of_it(monkeypatch):
         first_ended.set()
         return program
 
-    monkeypatch.setattr("jscan.kernels.scanning.call", staged)
+    monkeypatch.setattr("jscan.kernels.launch.call", staged)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "jscan's kernels are Pallas on Triton")

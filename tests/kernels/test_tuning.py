@@ -67,9 +67,9 @@ def test_every_level_of_a_reduction_leaves_less(choose):
 
 
 def test_entries_of_forced_tiles_without_strips():
-    with tuning.forced(tuning.Tuning(64, lanes=4, warps=1, window=4)):
-        shape = dataclasses.replace(SHAPES[0], n=10_000, inner=8)
-        assert tuning.entries(1000, tuning.walks(shape)).length >= 64
+    tile = tuning.Tuning(64, lanes=4, warps=1, window=4)
+    shape = dataclasses.replace(SHAPES[0], n=10_000, inner=8, tile=tile)
+    assert tuning.entries(1000, tuning.walks(shape)).length >= 64
 
 
 @pytest.mark.parametrize("method", ["scan_then_propagate", "reduce_then_scan"])
