@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, heads, meshes, neutral, primitives
+from jscan import checks, heads, identities, meshes, primitives
 from jscan.combine import Combine, accumulation_dtype, checked, trace
 from jscan.operators import Operator
 from jscan.plain import reduce as plain
@@ -49,7 +49,7 @@ def scan(
                 called, leaves, treedef, flags, axis=axis, reverse=reverse, identity=ends
             )
     # A kernel combines the identity with what follows, which has to be as if it were not there.
-    static = combine.identity is not None and (given is None or neutral.is_proved(combine))
+    static = combine.identity is not None and (given is None or identities.is_proved(combine))
     if given is not None and not (static and exclusive):
         combine = dataclasses.replace(combine, identity=None)
 
@@ -102,7 +102,7 @@ def reduce(
     static = combine is not None and combine.identity is not None
     if static and given is not None and method == "reduce_then_scan":
         # Parts in which no segment begins hold the identity, which is combined with others.
-        static = neutral.is_proved(combine)
+        static = identities.is_proved(combine)
     if combine is None or not static:
         # An identity that is traced, or an array, is no part of a static operator.
         scanned = scan(
@@ -224,8 +224,8 @@ def _combine(
     # A traced identity, or one with a shape, is no part of a static operator.
     known = tuple(identity) if identity is not None and _is_static(identity) else None
     combine = trace(fn, leaves, treedef, axis, known, caller=caller)
-    if needed and identity is not None and not (combine and neutral.is_proved(combine)):
-        neutral.check(caller, fn, leaves, treedef, axis, identity)
+    if needed and identity is not None and not (combine and identities.is_proved(combine)):
+        identities.check(caller, fn, leaves, treedef, axis, identity)
     return identity, combine
 
 

@@ -1,1 +1,1 @@
-"""Programs that look into jscan: what calls lower to, memory checks, costs of a call."""
+"""Programs beside the benchmarks: texts that calls lower to, and kernels for a memory checker."""

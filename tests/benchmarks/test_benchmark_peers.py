@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import cub, machine, measure, outside, report
-from benchmarks.measure import Stopwatch, Times
-from benchmarks.outside import Peer
-from benchmarks.programs import compile_all, found, plan, programs_of
+from benchmarks.cases.case import Peer
+from benchmarks.measuring import cub, machine, measure, outside
+from benchmarks.measuring.measure import Stopwatch, Times
+from benchmarks.measuring.programs import compile_all, found, plan, programs_of
+from benchmarks.reporting import report
 from tests.benchmarks.test_benchmarks import TINY, case
 
 

@@ -9,13 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import curves, machine, measure, overhead, report, runs, skew
+from benchmarks import runs
 from benchmarks.__main__ import main
-from benchmarks.answers import Check
-from benchmarks.case import Aim, Case, Inputs
-from benchmarks.measure import Outcome, Times
-from benchmarks.programs import compile_all, found, plan, programs_of
-from benchmarks.suites import SUITES
+from benchmarks.cases import strategies
+from benchmarks.cases.case import Aim, Case, Check, Inputs
+from benchmarks.cases.suites import SUITES
+from benchmarks.measuring import machine, measure, overhead
+from benchmarks.measuring.measure import Outcome, Times
+from benchmarks.measuring.programs import compile_all, found, plan, programs_of
+from benchmarks.reporting import curves, report
 
 # The suites whose cases are points of curves or bars.
 DRAWN = [name for name in SUITES if name not in ("core", "segments", "derivatives")]
@@ -204,7 +206,7 @@ def test_a_dry_run_writes_where_each_case_stands(tmp_path):
     only = "segments of 32, 2^26"
     assert main(["skew", "--dry-run", "--only", only, "--shrink", "16", "--out", str(path)]) == 0
     result = json.loads(path.read_text())
-    assert [entry["line"] for entry in result["cases"]] == list(skew.METHODS)
+    assert [entry["line"] for entry in result["cases"]] == list(strategies.METHODS_OF_SKEW)
     for entry in result["cases"]:
         assert (entry["group"], entry["at"]) == ("segments of one size", 32)
         assert entry["answer"]["right"]

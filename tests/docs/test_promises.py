@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jscan
-from benchmarks import rounding
+from benchmarks.measuring import rounding
 from jscan import checks
 from tests.docs.test_examples import ROOT
 from tests.kernels.test_lowering import TRITON, array, cuda_program

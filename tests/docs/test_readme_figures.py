@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks import accuracy_table, curves, orderings, plots, readme, tables
+from benchmarks.reporting import accuracy_table, curves, orderings, plots, readme, tables
 from tests.docs.test_examples import ROOT
 
 COMMITTED = curves.load_all(readme.RESULTS)
@@ -26,13 +26,13 @@ STRATEGIES = ("auto", "lookback", "chained", "reduce_then_scan")
 
 def test_readme_shows_the_committed_results():
     text = readme.README.read_text(encoding="utf-8")
-    assert readme.rewritten(text, COMMITTED)[0] == text, "run python -m benchmarks.readme"
+    assert readme.rewritten(text, COMMITTED)[0] == text, "run python -m benchmarks readme"
 
 
 def test_page_of_tables_shows_the_committed_results():
     drawn = [suite for suite, result in COMMITTED.items() if plots.draw(result)]
     text = readme.TABLES.read_text(encoding="utf-8")
-    assert tables.page(COMMITTED, drawn) == text, "run python -m benchmarks.readme"
+    assert tables.page(COMMITTED, drawn) == text, "run python -m benchmarks readme"
 
 
 def test_committed_plots_are_of_the_committed_results():
@@ -41,7 +41,7 @@ def test_committed_plots_are_of_the_committed_results():
     for suite in drawn:
         picture = (readme.RESULTS / "plots" / f"{suite}.svg").read_text(encoding="utf-8")
         source = plots.source(curves.path(readme.RESULTS, suite))
-        assert source in picture, f"{suite}: run python -m benchmarks.readme"
+        assert source in picture, f"{suite}: run python -m benchmarks readme"
 
 
 @pytest.mark.parametrize("suite", readme.TELLING)
@@ -157,7 +157,7 @@ def results(tmp_path):
 
 DRAW = """
 import pathlib, sys
-from benchmarks import curves, plots
+from benchmarks.reporting import curves, plots
 folder = pathlib.Path(sys.argv[1])
 plots.write_all(folder, curves.load_all(folder))
 """

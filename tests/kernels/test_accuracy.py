@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 import jscan
-from benchmarks import accuracy, accuracy_table, errors, machine, rounding, summands
 from benchmarks.__main__ import main
-from benchmarks.programs import compile_all
+from benchmarks.cases import summands
+from benchmarks.measuring import accuracy, errors, machine, rounding
+from benchmarks.measuring.programs import compile_all
+from benchmarks.reporting import accuracy_table
 from jscan import networks
 from jscan.kernels import tuning
 from tests import reference
