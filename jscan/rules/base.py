@@ -173,18 +173,6 @@ def _with_settings(rule: Callable[..., Any]) -> Callable[..., Any]:
     return ruled
 
 
-@contextlib.contextmanager
-def cut_by(tile: Any) -> Iterator[None]:
-    """Makes kernels cut their operands by ``tile``, unless it is None."""
-    if tile is None:
-        yield
-        return
-    from jscan.kernels import tuning
-
-    with tuning.forced(tile):
-        yield
-
-
 def batched(
     primitive: core.Primitive,
     operands: Sequence[jax.Array],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -24,7 +23,7 @@ def rank_abstract_eval(
 
 
 def rank_in_kernels(
-    marks: jax.Array, *unmarked: jax.Array, axis: int, size: int, tile: Hashable, **params: Any
+    marks: jax.Array, *unmarked: jax.Array, axis: int, size: int, **params: Any
 ) -> list[jax.Array]:
     """The ranks by a kernel, which counts positions in 32 bits."""
     if marks.size == 0 or size == 0:
@@ -35,8 +34,7 @@ def rank_in_kernels(
     from jscan.kernels import ranking
 
     totals = unmarked[0] if unmarked else None
-    with base.cut_by(tile):
-        return [ranking.rank(marks, totals, axis=axis, size=size, **params)]
+    return [ranking.rank(marks, totals, axis=axis, size=size, **params)]
 
 
 base.register(

@@ -46,31 +46,28 @@ def reduce_in_kernels(
 ) -> list[jax.Array]:
     """The reduction by the kernels of a strategy."""
     leaves, descriptor = parted(operands, kind != "whole")
-    how: dict[str, Any] = {"combine": combine, "axis": axis, "method": method}
+    how: dict[str, Any] = {"combine": combine, "axis": axis, "method": method, "tile": tile}
     full = full_shape(operands, axis, kind)
     if 0 in full or num_segments == 0:
-        return reduce_in_plain_jax(
-            *operands, kind=kind, num_segments=num_segments, interpret=interpret, tile=tile, **how
-        )
+        return reduce_in_plain_jax(*operands, kind=kind, num_segments=num_segments, **how)
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
 
     leaves = extent.at_full_size(leaves, full)
-    with base.cut_by(tile):
-        reason = kernels.why_not(leaves, exclusive=False, **how)
-        if reason is not None:
-            raise base.NoKernel(reason)
-        if kind == "offsets":
-            assert descriptor is not None
-            lanes, far = math.prod(full[axis + 1 :]), extent.FAR
-            if lanes > 1 or max(descriptor.size, full[axis]) >= far:
-                # Lanes share what one search finds; and a program counts offsets and positions in
-                # 32 bits.
-                descriptor = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
-                kind = "ids"
-        return kernels.reduce(
-            leaves, descriptor, kind=kind, num_segments=num_segments, interpret=interpret, **how
-        )
+    reason = kernels.why_not(leaves, exclusive=False, **how)
+    if reason is not None:
+        raise base.NoKernel(reason)
+    if kind == "offsets":
+        assert descriptor is not None
+        lanes, far = math.prod(full[axis + 1 :]), extent.FAR
+        if lanes > 1 or max(descriptor.size, full[axis]) >= far:
+            # Lanes share what one search finds, and a program counts offsets and positions in 32
+            # bits.
+            descriptor = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
+            kind = "ids"
+    return kernels.reduce(
+        leaves, descriptor, kind=kind, num_segments=num_segments, interpret=interpret, **how
+    )
 
 
 def reduce_jvp(

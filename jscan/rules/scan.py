@@ -54,11 +54,11 @@ def scan_in_kernels(
     leaves, flags = parted(operands, segmented)
     leaves = extent.at_full_size(leaves, extent.full_shape(operands))
     how: dict[str, Any] = {"combine": combine, "axis": axis, "exclusive": exclusive}
-    with base.cut_by(tile):
-        reason = kernels.why_not(leaves, method=method, **how)
-        if reason is not None:
-            raise base.NoKernel(reason)
-        return kernels.scan(leaves, flags, method=method, **how, **params)
+    how |= {"method": method, "tile": tile}
+    reason = kernels.why_not(leaves, **how)
+    if reason is not None:
+        raise base.NoKernel(reason)
+    return kernels.scan(leaves, flags, **how, **params)
 
 
 def scan_on_cpu(*operands: jax.Array, compact: bool, **params: Any) -> list[jax.Array]:

@@ -46,14 +46,12 @@ def tangent_in_kernels(
 
     known, linear, flags = split(operands, component, segmented)
     linear = extent.at_full_size(linear, extent.full_shape(operands), known)
-    how: dict[str, Any] = {"component": component, "axis": axis}
-    with base.cut_by(tile):
-        for way in (method, "auto"):
-            if kernels.why_no_tangent([*known, *linear], method=way, **how) is None:
-                how |= {"segmented": segmented}
-                return kernels.tangent(known, linear, flags, method=way, **how, **params)
-    how |= {"segmented": segmented, "method": "auto" if method == "block" else method}
-    return tangent_in_plain_jax(*operands, **how, **params)
+    how: dict[str, Any] = {"component": component, "axis": axis, "tile": tile}
+    for way in (method, "auto"):
+        if kernels.why_no_tangent([*known, *linear], method=way, **how) is None:
+            return kernels.tangent(known, linear, flags, method=way, **how, **params)
+    way = "auto" if method == "block" else method
+    return tangent_in_plain_jax(*operands, segmented=segmented, method=way, **how, **params)
 
 
 def tangent_jvp(
