@@ -16,16 +16,16 @@ FLOORS = (
     "jscan",
     "scans recurrences reductions vectors networks by_ids",
     "dispatch",
-    "checks identities wires",
+    "division identities wires",
     "rules",
     "derivatives.scan_jvp",
     "plain",
-    "segments descriptors traced_bounds",
+    "segments traced_bounds",
     "primitives",
     "kernels",
     "derivatives",
     "combine heads",
-    "conversions extent jaxprs meshes operators versions",
+    "arguments extent jaxprs meshes operators versions",
 )
 """Modules and packages from the roof to the ground. One imports from its own floor and below."""
 
