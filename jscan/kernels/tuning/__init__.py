@@ -1,9 +1,5 @@
 """The cut of an array into tiles: what is chosen, and the device's figures that it is chosen by."""
 
-import contextlib
-import contextvars
-from collections.abc import Iterator
-
 from jscan.kernels.tuning.choose import block as block
 from jscan.kernels.tuning.choose import chain as chain
 from jscan.kernels.tuning.choose import device as device
@@ -21,20 +17,3 @@ from jscan.kernels.tuning.choose import walks as walks
 from jscan.kernels.tuning.cut import Shape as Shape
 from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
-
-_forced: contextvars.ContextVar[Tuning | None] = contextvars.ContextVar("tuning", default=None)
-
-
-@contextlib.contextmanager
-def forced(tuning: Tuning) -> Iterator[None]:
-    """Uses ``tuning`` for every scan lowered inside; for tests and for measuring."""
-    token = _forced.set(tuning)
-    try:
-        yield
-    finally:
-        _forced.reset(token)
-
-
-def forced_tile() -> Tuning | None:
-    """The cut that this context forces; None where it leaves the choice to the table."""
-    return _forced.get()

@@ -20,7 +20,6 @@ class Tuning:
     window: int
     rows: int = 1
     strip: int = 0
-    guarded: bool = False  # segments by conditional indexing, not by the flag-value operator
 
     @property
     def strip_or_tile(self) -> int:
