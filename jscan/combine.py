@@ -19,7 +19,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
-from jscan.conversions import as_numbers
+from jscan.arguments.arrays import as_numbers
 from jscan.jaxprs import (
     evaluate,
     has_custom_rules,

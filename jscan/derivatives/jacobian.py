@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,13 +15,17 @@ from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan.combine import Combine
-from jscan.jaxprs import equations, evaluate, spread, structure
+from jscan.jaxprs import Atom, aval, bound, equations, evaluate, spread, structure
 
 Place = tuple[int, int]
 """Row and column of a matrix."""
 
 Source = tuple[str, int]
 """Of a leaf the value "before", the element "here", or the result "after"."""
+
+
+Inputs: TypeAlias = frozenset[int]
+"""Numbers of an operator's inputs: the K leaves of its left operand, then those of its right."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -84,23 +88,21 @@ class Jacobian:
         return [spread(r, x) for r, x in zip(results, scalars, strict=False)]
 
     @functools.cached_property
-    def moved_by(self) -> list[set[int]]:
+    def moved_by(self) -> list[Inputs]:
         """For each output, the inputs whose tangents may reach it.
 
         A comparison or an integer passes none on, unless a derivative rule of its own says so.
         """
-        jaxpr = self.combine.jaxpr.jaxpr
-        found = {v: {i} for i, v in enumerate(jaxpr.invars)}
 
-        def behind(atoms: Sequence[Any]) -> set[int]:
-            return {i for v in atoms if not isinstance(v, core.Literal) for i in found.get(v, ())}
+        def behind(equation: core.JaxprEqn, operands: Sequence[Inputs]) -> list[Inputs]:
+            inputs = frozenset().union(*operands)
+            return [
+                inputs if self.rules is not None or is_inexact(v) else frozenset()
+                for v in equation.outvars
+            ]
 
-        for equation in jaxpr.eqns:
-            for v in equation.outvars:
-                aval: Any = v.aval
-                if self.rules is not None or jnp.issubdtype(aval.dtype, jnp.inexact):
-                    found[v] = behind(equation.invars)
-        return [behind([v]) for v in jaxpr.outvars]
+        inputs = [frozenset({i}) for i in range(len(self.avals))]
+        return evaluate(self.combine.jaxpr.jaxpr, inputs, [behind], lambda _: frozenset())
 
     def column(self, number: int, scalars: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Every output, and its derivative in one input."""
@@ -214,65 +216,78 @@ _LINEAR = frozenset({"add", "add_any", "sub", "neg", "mul", "div", "select_n", "
 """What may happen to a tangent that stays complex-linear."""
 
 
+def is_inexact(v: Atom) -> bool:
+    """Whether a tangent may flow through what an equation reads or makes."""
+    return bool(jnp.issubdtype(aval(v).dtype, jnp.inexact))
+
+
 def _closed(jaxpr: core.Jaxpr, constants: Sequence[Any], avals: Sequence[Any]) -> core.ClosedJaxpr:
     """The jaxpr without calls."""
     scalars = [np.asarray(c)[()] for c in constants]
     return jax.make_jaxpr(lambda *x: evaluate(jaxpr, [*scalars, *x]))(*avals)
 
 
-def _folded(flat: core.ClosedJaxpr, known: dict[Any, Any], *operands: Any) -> list[Any]:
+class _Folded(NamedTuple):
+    """A scalar of the operator's derivative, twice.
+
+    Attributes:
+      computed: as the operator's operands give it.
+      folded: as results that are known give it.
+      alone: whether `folded` is made of one known result and of constants, and of nothing else.
+    """
+
+    computed: Any
+    folded: Any
+    alone: bool = False
+
+
+def _folded(flat: core.ClosedJaxpr, known: dict[core.Var, Any], *operands: Any) -> list[Any]:
     """The function on scalars without products by 1 and 0, sums with 0, and what is known.
 
     What is known was rounded elsewhere. To compare it with what is computed here would be to
     compare roundings, so comparisons take what is computed, unless it is with a constant.
     """
-    here: dict[Any, Any] = dict(zip(flat.jaxpr.invars, operands, strict=True))
-    here.update(zip(flat.jaxpr.constvars, map(np.asarray, flat.consts), strict=True))
-    values = dict(here)
-    alone: set[Any] = set()  # made of what is known and constants
 
-    def read(environment: dict[Any, Any], v: Any) -> Any:
-        if isinstance(v, core.Literal):
-            aval: Any = v.aval
-            return np.asarray(v.val, aval.dtype)[()]
-        return environment[v]
-
-    for equation in flat.jaxpr.eqns:
-        [made] = equation.outvars
-        inputs = [read(values, v) for v in equation.invars]
-        computed = [read(here, v) for v in equation.invars]
-        varying = [
-            v
-            for v, x in zip(equation.invars, inputs, strict=True)
-            if isinstance(x, jax.core.Tracer) and not isinstance(v, core.Literal)
-        ]
-        is_alone = bool(varying) and all(v in alone for v in varying) and len({*varying}) == 1
-        aval: Any = made.aval
-        if not (is_alone or jnp.issubdtype(aval.dtype, jnp.inexact)):
-            inputs = computed
-        if is_alone or made in known:
-            alone.add(made)
+    def rule(equation: core.JaxprEqn, operands: Sequence[_Folded]) -> list[_Folded]:
+        computed = [x.computed for x in operands]
+        folded = [x.folded for x in operands]
+        varying = {
+            v: x.alone
+            for v, x in zip(equation.invars, operands, strict=True)
+            if isinstance(x.folded, jax.core.Tracer)
+        }
+        alone = len(varying) == 1 and all(varying.values())
+        if not (alone or all(map(is_inexact, equation.outvars))):
+            folded = computed
+        here = _simplified(equation, computed)
         # Without what is known both are one.
-        here[made] = _apply(equation, computed)
-        same = all(x is y for x, y in zip(inputs, computed, strict=True))
-        values[made] = known.get(made, here[made] if same else _apply(equation, inputs))
-    return [read(values, v) for v in flat.jaxpr.outvars]
+        same = all(x is y for x, y in zip(folded, computed, strict=True))
+        there = here if same else _simplified(equation, folded)
+        return [
+            _Folded(x, known.get(v, y), alone or v in known)
+            for v, x, y in zip(equation.outvars, here, there, strict=True)
+        ]
+
+    constants = [np.asarray(constant) for constant in flat.consts]
+    values = [_Folded(x, x) for x in (*constants, *operands)]
+    results = evaluate(flat.jaxpr, values, [rule], lambda x: _Folded(x, x))
+    return [result.folded for result in results]
 
 
-def _apply(equation: core.JaxprEqn, inputs: Sequence[Any]) -> Any:
-    """The result of an equation, worked out now where all is known."""
+def _simplified(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
+    """An equation's results: an operand, where it is one; numbers, where all operands are."""
     numbers = [None if isinstance(x, jax.core.Tracer) else x for x in inputs]
-    result = _simpler(equation.primitive.name, inputs, numbers)
-    if result is None and all(number is not None for number in numbers):
+    same = _same_as_operand(equation.primitive.name, inputs, numbers)
+    if same is not None:
+        return [same]
+    if all(number is not None for number in numbers):
         # Whatever mesh the program is for.
         with use_abstract_mesh(AbstractMesh((), ())), jax.ensure_compile_time_eval():
-            result = np.asarray(equation.primitive.bind(*inputs, **equation.params))[()]
-    if result is None:
-        result = equation.primitive.bind(*inputs, **equation.params)
-    return result
+            return [np.asarray(x)[()] for x in bound(equation, inputs)]
+    return bound(equation, inputs)
 
 
-def _simpler(name: str, inputs: Sequence[Any], numbers: Sequence[Any]) -> Any:
+def _same_as_operand(name: str, inputs: Sequence[Any], numbers: Sequence[Any]) -> Any:
     """One of the inputs, where the result is that; else None.
 
     A derivative rule is given a tangent of 1 for one operand and of 0 for the others. Its terms

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from jax.interpreters import ad
 
 from jscan import extent
 from jscan.combine import Combine
+from jscan.jaxprs import aval, evaluate
 
 
 def undefined(operands: Sequence[Any]) -> tuple[int, ...]:
@@ -143,58 +144,67 @@ def _why_not_linear(
     return _why_nonlinear(combine, states, needed)
 
 
+class _Term(NamedTuple):
+    """A value inside an operator, as a function of the states.
+
+    Attributes:
+      moves: whether it depends on the states.
+      is_zero: whether it is the number zero.
+      fault: why it is no linear function of them, or None if it is one.
+    """
+
+    moves: bool
+    is_zero: bool = False
+    fault: str | None = None
+
+
 def _why_nonlinear(combine: Combine, states: set[int], needed: Sequence[int]) -> str | None:
     """The reason why the operator is not linear in the states of both operands together."""
-    jaxpr, k = combine.jaxpr.jaxpr, combine.num_leaves
-    linear = {v for i, v in enumerate(jaxpr.invars) if i % k in states}
-    faults: dict[Any, str] = {}
-
-    def fault_of(v: Any) -> str | None:
-        return None if isinstance(v, core.Literal) else faults.get(v)
-
-    for equation in jaxpr.eqns:
-        moved = [not isinstance(v, core.Literal) and v in linear for v in equation.invars]
-        if not any(moved):
-            continue
-        linear.update(equation.outvars)
-        inherited = next(filter(None, map(fault_of, equation.invars)), None)
-        name = equation.primitive.name
-        if inherited is None and not _keeps_linear(equation, moved):
-            inherited = f"its operator is not linear in them: {name}"
-        if inherited is not None:
-            faults.update(dict.fromkeys(equation.outvars, inherited))
+    k = combine.num_leaves
+    operands = [_Term(moves=i % k in states) for i in range(2 * k)]
+    results = evaluate(
+        combine.jaxpr.jaxpr,
+        operands,
+        rules=[_term],
+        number=lambda scalar: _Term(moves=False, is_zero=not scalar),
+    )
     for i in needed:
-        result = jaxpr.outvars[i]
-        fault = fault_of(result)
-        if fault is not None:
-            return fault
-        if (isinstance(result, core.Literal) or result not in linear) and not _is_zero(result):
+        result = results[i]
+        if result.fault is not None:
+            return result.fault
+        if not (result.moves or result.is_zero):
             return f"leaf {i} of its operator's result does not depend on them"
     return None
 
 
-def _keeps_linear(equation: core.JaxprEqn, moved: Sequence[bool]) -> bool:
-    """Whether the equation's result is linear in those of its operands that are."""
+def _term(equation: core.JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
+    """The rule that follows the states through an equation."""
+    if not any(x.moves for x in operands):
+        return [_Term(moves=False)] * len(equation.outvars)
+    fault = next((x.fault for x in operands if x.fault is not None), None)
+    if fault is None and not _keeps_linear(equation, operands):
+        fault = f"its operator is not linear in them: {equation.primitive.name}"
+    return [_Term(moves=True, fault=fault)] * len(equation.outvars)
+
+
+def _keeps_linear(equation: core.JaxprEqn, operands: Sequence[_Term]) -> bool:
+    """Whether the equation's result is linear in those of its operands that move."""
     name = equation.primitive.name
+    moves = [x.moves for x in operands]
     if name in ("neg", "copy", "copy_p", "real", "imag", "conj"):
         return True
     if name == "convert_element_type":
-        avals: list[Any] = [equation.invars[0].aval, equation.outvars[0].aval]
-        exact = [jnp.issubdtype(aval.dtype, jnp.inexact) for aval in avals]
-        return exact[0] == exact[1] and avals[1].dtype != np.bool_
+        source, made = aval(equation.invars[0]).dtype, aval(equation.outvars[0]).dtype
+        exact = [jnp.issubdtype(dtype, jnp.inexact) for dtype in (source, made)]
+        return exact[0] == exact[1] and made != np.bool_
     if name == "mul":
-        return moved.count(True) == 1
+        return moves.count(True) == 1
     if name == "div":
-        aval: Any = equation.outvars[0].aval
-        return list(moved) == [True, False] and bool(jnp.issubdtype(aval.dtype, jnp.inexact))
+        dtype = aval(equation.outvars[0]).dtype
+        return moves == [True, False] and bool(jnp.issubdtype(dtype, jnp.inexact))
     if name in ("add", "add_any", "sub", "complex"):
-        terms = zip(equation.invars, moved, strict=True)
-        return all(is_linear or _is_zero(v) for v, is_linear in terms)
+        return all(x.moves or x.is_zero for x in operands)
     if name == "select_n":
-        cases = zip(equation.invars[1:], moved[1:], strict=True)
-        return not moved[0] and all(is_linear or _is_zero(v) for v, is_linear in cases)
+        which, *cases = operands
+        return not which.moves and all(x.moves or x.is_zero for x in cases)
     return False
-
-
-def _is_zero(v: Any) -> bool:
-    return isinstance(v, core.Literal) and not np.any(np.asarray(v.val))

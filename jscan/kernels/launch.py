@@ -13,9 +13,10 @@ from jax import lax
 
 from jscan import extent
 from jscan.kernels import engines, tuning
+from jscan.kernels.complex import real_dtypes
 from jscan.kernels.language import Body
 from jscan.kernels.layout import Geometry, View, collapse
-from jscan.kernels.operator import prepare, real_dtypes
+from jscan.kernels.operator import prepare
 from jscan.kernels.state import TileState
 
 _SUPPORTED = frozenset(

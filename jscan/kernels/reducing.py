@@ -13,8 +13,9 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import fill, keys, launch, partials, reduction, scanning, tuning
+from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
-from jscan.kernels.operator import prepare, real_dtypes, real_identity
+from jscan.kernels.operator import prepare
 from jscan.kernels.reduction import Reduction
 
 

@@ -28,6 +28,7 @@ from jscan.kernels import (
     scan_then_propagate,
     tuning,
 )
+from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.description import Scan
 from jscan.kernels.launch import (
     Cut,
@@ -38,7 +39,7 @@ from jscan.kernels.launch import (
     why_not_dtypes,
 )
 from jscan.kernels.logaddexp import is_logaddexp
-from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_identity
+from jscan.kernels.operator import Inexpressible, prepare
 
 
 def why_not(

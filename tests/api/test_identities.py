@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import combine, neutral, primitives
+from jscan import combine, identities, primitives
 
 X = np.array([3.0, -1.0, 4.0, 1.0, -5.0])
 HEADS = np.array([0, 0, 1, 0, 0])
@@ -49,7 +49,7 @@ def proves(fn, identity, dtypes):
     )
     traced = combine.trace(fn, leaves, treedef, 0, given)
     assert traced is not None
-    return neutral.is_proved(traced)
+    return identities.is_proved(traced)
 
 
 FLOAT, INT = np.float32, np.int32

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import checks
+from jscan.arguments.choices import METHODS
 
 pytestmark = pytest.mark.gpu
 
@@ -136,7 +136,7 @@ def test_more_elements_than_32_bit_addresses():
     assert int(jnp.sum(y != want[None, :], dtype=jnp.int64)) == 0
 
 
-@pytest.mark.parametrize("method", [m for m in checks.METHODS if m not in ("block", "xla")])
+@pytest.mark.parametrize("method", [m for m in METHODS if m not in ("block", "xla")])
 def test_sums_of_negative_zeros_keep_their_sign(method):
     """What fills a window before the last prefix must be -0.0 then."""
     x = jnp.full(2**20 + 1, -0.0, jnp.float32)

@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import checks, extent, primitives
+from jscan import extent, primitives
+from jscan.arguments.choices import METHODS
 from jscan.heads import before, is_first, segment_starts
 from jscan.kernels import tuning
 from tests import reference
 from tests.kernels.test_lowering import calls, cuda_program
 
 LONG = 2**32 + 17
-KERNELS = [m for m in checks.METHODS if m not in ("auto", "xla", "block")]
+KERNELS = [m for m in METHODS if m not in ("auto", "xla", "block")]
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan import heads, operators
 from jscan.combine import Combine, accumulation_dtype, checked, trace
+from jscan.jaxprs import aval, evaluate
 from jscan.plain.scan import flattened
 
 SAMPLE = 2**16
@@ -44,20 +45,7 @@ def is_proved(combine: Combine) -> bool:
     if combine.num_leaves == 1 and combine == _logaddexp(combine.dtypes[0]):
         return True
     rights: list[Value] = [("right", i) for i in range(combine.num_leaves)]
-    values: dict[Any, Value] = dict(
-        zip(jaxpr.invars, [*map(np.asarray, identity), *rights], strict=True)
-    )
-
-    def read(v: Any) -> Value:
-        if isinstance(v, core.Literal):
-            aval: Any = v.aval
-            return np.asarray(v.val, aval.dtype)
-        return values[v]
-
-    for equation in jaxpr.eqns:
-        result = _result(equation, [read(v) for v in equation.invars])
-        values.update(dict.fromkeys(equation.outvars, result))
-    results = [read(v) for v in jaxpr.outvars]
+    results = evaluate(jaxpr, [*identity, *rights], rules=[_simplified])
     return all(_is_same(result, right) for result, right in zip(results, rights, strict=True))
 
 
@@ -129,35 +117,34 @@ def _is_near(found: np.ndarray, expected: np.ndarray) -> bool:
     return bool((near | np.isnan(left)).all())
 
 
-def _result(equation: core.JaxprEqn, operands: list[Value]) -> Value:
-    """The result of an equation, as one of its operands or as a number where it is one."""
+def _simplified(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Value]:
+    """The rule that keeps an equation as an expression, or simplifies it to an operand or number.
+
+    Elementwise primitives have one result.
+    """
     name = equation.primitive.name
-    if all(isinstance(x, np.ndarray) for x in operands):
+    if all(isinstance(x, np.generic) for x in operands):
         with _apart():
-            return np.asarray(equation.primitive.bind(*operands, **equation.params))
-    aval: Any = equation.outvars[0].aval
+            return [np.asarray(equation.primitive.bind(*operands, **equation.params))[()]]
+    dtype = aval(equation.outvars[0]).dtype
+    found: Value | None = None
     if name == "select_n":
         which, *cases = operands
-        if isinstance(which, np.ndarray):
-            return cases[int(which)]
-        if all(_is_same(cases[0], case) for case in cases):
-            return cases[0]
-        other = _unless_equal(which, cases)
-        if other is not None:
-            return other
+        if isinstance(which, np.generic):
+            found = cases[int(which)]
+        elif all(_is_same(cases[0], case) for case in cases):
+            found = cases[0]
+        else:
+            found = _unless_equal(which, cases)
     elif name in ("copy", "copy_p"):
-        return operands[0]
+        found = operands[0]
     elif name == "convert_element_type":
-        source: Any = equation.invars[0].aval
-        if source.dtype == aval.dtype:
-            return operands[0]
+        found = operands[0] if aval(equation.invars[0]).dtype == dtype else None
     elif name == "integer_pow" and equation.params["y"] == 1:
-        return operands[0]
+        found = operands[0]
     elif len(operands) == 2:
-        found = _with_constant(name, operands[0], operands[1], aval.dtype)
-        if found is not None:
-            return found
-    return (name, str(equation.params), *operands)
+        found = _with_constant(name, operands[0], operands[1], dtype)
+    return [(name, str(equation.params), *operands) if found is None else found]
 
 
 @contextlib.contextmanager
@@ -172,14 +159,14 @@ def _apart() -> Iterator[None]:
         yield
 
 
-def _unless_equal(which: Value, cases: list[Value]) -> Value | None:
+def _unless_equal(which: Value, cases: Sequence[Value]) -> Value | None:
     """``x`` of ``select(x == c, c, x)``."""
     name, _, x, c = which if len(which) == 4 else (None, None, None, None)
     if name not in ("eq", "ne") or len(cases) != 2:
         return None
-    x, c = (c, x) if isinstance(x, np.ndarray) else (x, c)
+    x, c = (c, x) if isinstance(x, np.generic) else (x, c)
     equal, other = cases[::-1] if name == "eq" else cases
-    known = isinstance(equal, np.ndarray) and isinstance(c, np.ndarray)
+    known = isinstance(equal, np.generic) and isinstance(c, np.generic)
     return x if known and bool(equal == c) and _is_same(other, x) else None
 
 
@@ -187,14 +174,14 @@ def _with_constant(name: str, x: Value, y: Value, dtype: np.dtype[Any]) -> Value
     """``x`` or ``y`` or a number where one of them is a number that says so."""
     absorbing, right_only = name in ("mul", "and"), name in ("sub", "div")
     for number, other, is_right in ((x, y, False), (y, x, True)):
-        if not isinstance(number, np.ndarray):
+        if not isinstance(number, np.generic):
             continue
         if name in _COMPARISONS:
             return _compared(_COMPARISONS[name][is_right], number)
         if (is_right or not right_only) and _leaves_alone(name, number, dtype):
             return other
         if absorbing and number == 0:
-            return np.zeros((), dtype)
+            return np.zeros((), dtype)[()]
     return None
 
 
@@ -202,7 +189,7 @@ _COMPARISONS = {"lt": "<>", "gt": "><", "le": "≤≥", "ge": "≥≤"}
 """What a number is to the other operand, on the left and on the right."""
 
 
-def _compared(relation: str, number: np.ndarray) -> Value | None:
+def _compared(relation: str, number: np.generic) -> Value | None:
     """Whether a number that is the least or the greatest there is has a relation to another."""
     dtype = number.dtype
     least, greatest = operators.max, operators.min
@@ -212,13 +199,13 @@ def _compared(relation: str, number: np.ndarray) -> Value | None:
     below, above = relation in "<≤", relation in ">≥"
     # An element may be the least there is, too.
     if ((is_least and below) or (is_greatest and above)) and relation in "≤≥":
-        return np.asarray(True)
+        return np.True_
     if ((is_least and above) or (is_greatest and below)) and relation in "<>":
-        return np.asarray(False)
+        return np.False_
     return None
 
 
-def _leaves_alone(name: str, number: np.ndarray, dtype: np.dtype[Any]) -> bool:
+def _leaves_alone(name: str, number: np.generic, dtype: np.dtype[Any]) -> bool:
     """Whether the other operand is the result."""
     if name in ("add", "add_any", "sub"):
         return bool(number == 0)
@@ -241,6 +228,6 @@ def _is_same(x: Value, y: Value) -> bool:
     """Whether two values are one expression."""
     if isinstance(x, tuple) and isinstance(y, tuple):
         return len(x) == len(y) and all(map(_is_same, x, y))
-    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+    if isinstance(x, np.generic) and isinstance(y, np.generic):
         return x.dtype == y.dtype and x.tobytes() == y.tobytes()
-    return type(x) is type(y) and not isinstance(x, (tuple, np.ndarray)) and bool(x == y)
+    return type(x) is type(y) and not isinstance(x, (tuple, np.generic)) and bool(x == y)
