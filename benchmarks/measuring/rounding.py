@@ -80,15 +80,11 @@ INTERPRETED = TileDepth(of_pairs, lambda length: (length - 1).bit_length())
 
 
 def depth(
-    method: str,
-    n: int,
-    tile: TileDepth = TRITON,
-    width: int = 4,
-    cut: tuning.Tuning | None = None,
+    method: str, n: int, tile: TileDepth = TRITON, width: int = 4, cut: tuning.Tuning | None = None
 ) -> int:
     """The depth of an inclusive sum of ``n`` elements of ``width`` bytes, at most.
 
-    The sum is cut as the kernels choose, or by ``cut``.
+    Tiles are cut by ``cut``, or as suits the shape where that is None.
     """
     if n < 2 or method == "xla":
         return of_pairs(n)
