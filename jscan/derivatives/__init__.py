@@ -23,4 +23,9 @@ what comes in, so derivatives of any order are scans too.
     recurrence     what is scanned, and what follows from the states, forwards and transposed
     scan_jvp       the tangents of a scan, component by component
     transposition  cotangents of what scans and reductions are linear in
+    tangents       tangents as JAX hands them to a rule
+
+Operands are *moving* where they have a tangent. Those of a recurrence are *known* if its matrices
+read them, and *linear* if they come in as v or g. A matrix has *entries*, each a *slope*; those of
+A, with what is added to them, are the *elements* of a scan, whose results are the *states*.
 """

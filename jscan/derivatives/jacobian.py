@@ -224,15 +224,15 @@ class Jacobian:
         """The entries as a jaxpr of little work, and the sources that it reads.
 
         ``flat`` has ``count`` entries as its outputs, then results that it makes on the way. These
-        are there already, and are read.
+        exist already, and are read instead.
         """
         inputs = len(self.avals)
         leaves = dict(zip(flat.jaxpr.outvars[count:], itertools.cycle(self.exact), strict=False))
 
         def folded(*scalars: Scalar) -> list[Scalar]:
             results = dict(zip(self.exact, scalars[inputs:], strict=True))
-            known = {v: results[i] for v, i in leaves.items() if not isinstance(v, core.Literal)}
-            return _folded(flat, known, *scalars[:inputs])[:count]
+            given = {v: results[i] for v, i in leaves.items() if not isinstance(v, core.Literal)}
+            return _folded(flat, given, *scalars[:inputs])[:count]
 
         traced = jax.make_jaxpr(folded)(*self.avals, *(self.avals[i] for i in self.exact))
         jaxpr, used = pe.dce_jaxpr(traced.jaxpr, [True] * count)
@@ -286,8 +286,8 @@ class _Folded(NamedTuple):
 
     Attributes:
       computed: as the operator's operands give it.
-      folded: as results that are known give it.
-      alone: whether `folded` is made of one known result and of constants, and of nothing else.
+      folded: as given results give it, with what they make needless left out.
+      alone: whether `folded` is made of one given result and of constants, and of nothing else.
     """
 
     computed: Scalar
@@ -296,12 +296,12 @@ class _Folded(NamedTuple):
 
 
 def _folded(
-    flat: core.ClosedJaxpr, known: dict[core.Var, Scalar], *operands: Scalar
+    flat: core.ClosedJaxpr, given: dict[core.Var, Scalar], *operands: Scalar
 ) -> list[Scalar]:
-    """The function on scalars without products by 1 and 0, sums with 0, and what is known.
+    """The function on scalars without products by 1 and 0, sums with 0, and what is ``given``.
 
-    What is known was rounded elsewhere. To compare it with what is computed here would be to
-    compare roundings, so comparisons take what is computed, unless it is with a constant.
+    A given result was rounded elsewhere. To compare it with what is computed here would be to
+    compare roundings, so comparisons take what is computed, unless they are with a constant.
     """
 
     def rule(equation: core.JaxprEqn, operands: Sequence[_Folded]) -> list[_Folded]:
@@ -316,11 +316,11 @@ def _folded(
         if not (alone or all(map(_is_inexact, equation.outvars))):
             folded = computed
         here = _simplified(equation, computed)
-        # Without what is known both are one.
+        # Where no given result comes in, both are the same.
         same = all(x is y for x, y in zip(folded, computed, strict=True))
         there = here if same else _simplified(equation, folded)
         return [
-            _Folded(x, known.get(v, y), alone or v in known)
+            _Folded(x, given.get(v, y), alone or v in given)
             for v, x, y in zip(equation.outvars, here, there, strict=True)
         ]
 

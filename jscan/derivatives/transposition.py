@@ -81,10 +81,10 @@ def by_tangents(
     moving = undefined(operands)
 
     def tangents(*moved: jax.Array) -> list[Any]:
-        primals, slopes = at_zero(operands, moving, moved)
+        primals, directions = at_zero(operands, moving, moved)
         if jnp.issubdtype(moved[0].dtype, jnp.integer):
-            return plain(*slopes, **params)
-        tangents = [x if i in moving else zero_of(x) for i, x in enumerate(slopes)]
+            return plain(*directions, **params)
+        tangents = [x if i in moving else zero_of(x) for i, x in enumerate(directions)]
         return [ad.instantiate_zeros(t) for t in jvp(primals, tangents, **params)[1]]
 
     return transposed(tangents, cotangents, operands, params["combine"].dtypes)
