@@ -20,7 +20,7 @@ from jax.extend import core
 from jax.interpreters import partial_eval as pe
 from jax.typing import DTypeLike
 
-from jscan.conversions import as_numbers
+from jscan.arguments.arrays import as_numbers
 from jscan.jaxprs import (
     evaluate,
     has_custom_rules,

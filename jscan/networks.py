@@ -32,7 +32,8 @@ from typing import Any
 
 import jax
 
-from jscan import checks, conversions, wires
+from jscan import wires
+from jscan.arguments import choices, scalars, trees
 
 __all__ = [
     "brent_kung",
@@ -353,9 +354,9 @@ def _scan(
     slack: int = 0,
 ) -> Any:
     caller = f"jscan.networks.{network.__name__}"
-    checks.check_operator(caller, fn)
-    leaves, treedef, axis = checks.leaves_along(caller, "elems", elems, axis)
-    reverse = checks.check_flag(caller, "reverse", reverse)
+    choices.check_operator(caller, fn)
+    leaves, treedef, axis = trees.as_leaves_along(caller, "elems", elems, axis)
+    reverse = scalars.as_switch(caller, "reverse", reverse)
     nodes = _network(caller, network, slack).levels(leaves[0].shape[axis])
     results = wires.scan(caller, fn, leaves, treedef, nodes, axis=axis, reverse=reverse)
     return jax.tree.unflatten(treedef, results)
@@ -375,7 +376,7 @@ def _network(caller: str, network: Any, slack: int) -> wires.Network:
 
 
 def _count(caller: str, name: str, value: Any) -> int:
-    count = conversions.as_count(caller, name, value)
+    count = scalars.as_count(caller, name, value)
     if count is None:
         raise TypeError(f"{caller}: {name} must be an integer; got None")
     return count

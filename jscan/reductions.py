@@ -1,4 +1,4 @@
-"""Reductions, whole or by segments: the public functions."""
+"""Reductions of an axis, or of segments of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 
 import jax
 
-from jscan import by_ids, checks, conversions, dispatch, operators
+from jscan import by_ids, dispatch, operators
+from jscan.arguments.choices import check_method, check_operator
+from jscan.arguments.identity import as_identity
+from jscan.arguments.scalars import as_count
+from jscan.arguments.trees import as_leaves_along
+from jscan.combine import accumulation_dtype
+from jscan.division import Given, as_segments
 from jscan.segments import Segments
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -272,12 +278,13 @@ def reduce(
       [ 4  0 10]
     """
     caller = "jscan.reduce"
-    checks.check_operator(caller, fn)
-    checks.check_method(caller, method)
-    leaves, treedef, axis = checks.leaves_along(caller, "elems", elems, axis)
-    ends = None
+    check_operator(caller, fn)
+    check_method(caller, method)
+    leaves, treedef, axis = as_leaves_along(caller, "elems", elems, axis)
+    neutral = None
     if identity is not None:
-        ends = checks.identity_leaves(caller, identity, treedef, leaves, axis)
+        dtypes = [accumulation_dtype(leaf.dtype) for leaf in leaves]
+        neutral = as_identity(caller, identity, treedef, leaves, dtypes, axis)
     elif not isinstance(fn, operators.Operator):
         if segments is not None:
             raise ValueError(
@@ -288,23 +295,16 @@ def reduce(
                 f"{caller}: elems has no elements along axis={axis}; identity= is needed where fn "
                 "is not one of jscan.operators"
             )
-    results = dispatch.reduce(
-        caller,
-        fn,
-        leaves,
-        treedef,
-        axis=axis,
-        identity=ends,
-        segments=segments,
-        num_segments=_segment_count(caller, num_segments, segments),
-        method=method,
-    )
+    given = as_segments(caller, segments)
+    count = _segment_count(caller, num_segments, given)
+    call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method)
+    results = dispatch.reduce(call, num_segments=count)
     return jax.tree.unflatten(treedef, results)
 
 
-def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
-    """How many segments to return; None without segments."""
-    count = conversions.as_count(caller, "num_segments", num_segments)
+def _segment_count(caller: str, num_segments: Any, segments: Given | None) -> int | None:
+    """The number of segments to return, or None without segments."""
+    count = as_count(caller, "num_segments", num_segments)
     if segments is None:
         if count is not None:
             raise ValueError(f"{caller}: num_segments={count} needs segments")
@@ -312,7 +312,7 @@ def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
     if count is not None:
         return count
     if not isinstance(segments, Segments):
-        segments = Segments.from_flags(checks.as_flags(caller, segments))
+        segments = Segments.from_flags(segments)
     known = segments.num_segments
     if known is None:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Where segments begin and end, in whichever of four forms the caller has it."""
+"""`Segments`: where segments begin and end, from any of four descriptions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import numpy as np
 from jax import export, lax
 from jax.extend.core import get_opaque_trace_state
 
-from jscan import descriptors, meshes, traced_bounds
-from jscan.conversions import as_count
-from jscan.descriptors import is_known
+from jscan import meshes, traced_bounds
+from jscan.arguments import descriptors
+from jscan.arguments.descriptors import is_known
+from jscan.arguments.scalars import as_count
 from jscan.heads import as_bool, changes, is_first
 from jscan.primitives import locate, rank
 
@@ -80,8 +81,8 @@ class Segments:
           TypeError: ``flags`` has another dtype.
           ValueError: ``flags`` is a scalar.
         """
-        given = descriptors.with_an_axis("jscan.Segments.from_flags", "flags", flags)
-        return cls("flags", descriptors.flags(given))
+        rows = descriptors.as_rows("jscan.Segments.from_flags", "flags", flags)
+        return cls("flags", descriptors.narrow_flags(rows))
 
     @classmethod
     def from_ids(cls, ids: Any) -> Segments:
@@ -96,9 +97,8 @@ class Segments:
           TypeError: ``ids`` has another dtype.
           ValueError: ``ids`` is a scalar.
         """
-        return cls(
-            "ids", descriptors.ids(descriptors.with_an_axis("jscan.Segments.from_ids", "ids", ids))
-        )
+        rows = descriptors.as_rows("jscan.Segments.from_ids", "ids", ids)
+        return cls("ids", descriptors.narrow_ids(rows))
 
     @classmethod
     def from_lengths(cls, lengths: Any, total: int | None = None) -> Segments:
@@ -117,7 +117,7 @@ class Segments:
             to ``total``; or ``total`` is missing where ``lengths`` is traced.
         """
         caller = "jscan.Segments.from_lengths"
-        array = descriptors.one_dimensional(caller, "lengths", lengths)
+        array = descriptors.as_vector(caller, "lengths", lengths)
         total = as_count(caller, "total", total)
         if is_known(array):
             bounds = descriptors.bounds_of_lengths(caller, array, total)
@@ -145,7 +145,7 @@ class Segments:
             to ``total``; or ``total`` is missing where ``offsets`` is traced.
         """
         caller = "jscan.Segments.from_offsets"
-        array = descriptors.one_dimensional(caller, "offsets", offsets)
+        array = descriptors.as_vector(caller, "offsets", offsets)
         total = as_count(caller, "total", total)
         if array.shape[0] == 0:
             raise ValueError(f"{caller}: offsets must have num_segments + 1 entries; got none")
@@ -237,34 +237,40 @@ class Segments:
 
     @property
     def _counted(self) -> bool:
-        """Whether segments are numbered by counting heads."""
+        """Whether segments come from flags or ids, and are numbered by counting their heads."""
         return self._form != "bounds"
 
     @property
     def _source(self) -> str:
-        """What marks a head, for ``rank``."""
+        """The ``source`` by which ``rank`` marks the heads of counted segments."""
         return "flags" if self._form == "flags" else "runs"
 
     @property
     def _length(self) -> int:
+        """The length of the axis that bounds divide."""
         assert self._total is not None
         return self._total
 
     @property
     def _bounds(self) -> jax.Array:
-        """Bounds that XLA does not count with as it compiles: 29 s for 10^6 elements on a CPU."""
+        """Bounds on a device.
+
+        XLA folds what is computed from a constant as it compiles, which takes 29 s for 10^6
+        elements on a CPU. Known bounds in a trace are therefore behind a barrier.
+        """
         bounds = jnp.asarray(self._array)
         constant = is_known(self._array) and isinstance(bounds, jax.core.Tracer)
         held: jax.Array = lax.optimization_barrier(bounds) if constant else bounds
         return held
 
     @property
-    def _known_heads(self) -> Any:
-        return descriptors.heads(self._array, runs=self._form == "ids")
+    def _known_heads(self) -> np.ndarray:
+        """Which elements begin a segment, for known flags or ids."""
+        return descriptors.known_heads(self._array, runs=self._form == "ids")
 
     @property
     def _flags_of_bounds(self) -> Any:
-        """Head flags: those that came with the bounds, or found in this trace."""
+        """The head flags that came with the bounds, else those that this trace has found."""
         if self._given_flags is not _NOT_GIVEN:
             return self._given_flags
         where = get_opaque_trace_state(convention="nnx"), jax.sharding.get_abstract_mesh()
@@ -272,7 +278,8 @@ class Segments:
         flags = found() if found_where == where else None
         if flags is None:
             flags = locate(jnp.asarray(self._array), n=self._length, emit="flags")
-            # Whoever keeps these segments does not keep the trace, whose own uses keep the flags.
+            # Segments may outlive the trace, and must not keep it alive. While the trace uses the
+            # flags it keeps them itself.
             traced = isinstance(flags, jax.core.Tracer)
             self._found_flags = (
                 where,
@@ -281,7 +288,7 @@ class Segments:
         return flags
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, int | None]]:
-        """Flags or ids, or bounds and their head flags; the form and the length are static."""
+        """The arrays, and what is static: flags or ids, or bounds and their head flags."""
         if self._counted:
             return (self._array,), (self._form, self._total)
         flags, bounds = self._flags_of_bounds, self._array
@@ -291,7 +298,7 @@ class Segments:
 
     @property
     def _placed_bounds(self) -> jax.Array:
-        """Known bounds where programs read them, moved there once. It is for use in no trace."""
+        """Known bounds on the device, where they are moved once; not for use in a trace."""
         where, bounds = self._placed
         here = jax.sharding.get_abstract_mesh()
         if bounds is None or where != here or bounds.is_deleted():
@@ -301,12 +308,12 @@ class Segments:
 
     @classmethod
     def tree_unflatten(cls, aux: tuple[str, int | None], children: tuple[Any, ...]) -> Segments:
-        """Undo ``tree_flatten``; nothing is checked."""
+        """The segments that were flattened; nothing is checked."""
         array, *flags = children
         return cls(aux[0], array, aux[1], *flags)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was found belongs to a trace of this process.
+        # Flags that were found belong to a trace of this process.
         given = () if self._given_flags is _NOT_GIVEN else (self._given_flags,)
         return Segments, (self._form, self._array, self._total, *given)
 
@@ -342,12 +349,15 @@ export.register_pytree_node_serialization(
 
 
 def _unless_deleted(flags: jax.Array) -> jax.Array | None:
-    """Flags that were found, unless a program was given them for good."""
+    """The flags, or None where they were donated to a program."""
     return None if flags.is_deleted() else flags
 
 
 def head_flags(segments: Segments) -> jax.Array:
-    """Head flags as scans read them: the first may be False, and given flags are not copied."""
+    """Head flags as scans read them.
+
+    They may have any integer dtype, and the first may be 0: given flags are read as they are.
+    """
     if not segments._counted:
         return jnp.asarray(segments._flags_of_bounds)
     array = jnp.asarray(segments._array)
@@ -359,15 +369,24 @@ def head_flags(segments: Segments) -> jax.Array:
     return heads
 
 
+def shape_of(segments: Segments) -> tuple[int, ...]:
+    """The shape of the head flags, which are not found for it."""
+    if segments._counted:
+        return tuple(segments._array.shape)
+    if segments._given_flags is not _NOT_GIVEN:
+        return tuple(segments._given_flags.shape)
+    return (*segments._array.shape[:-1], segments._length)
+
+
 def describe(segments: Segments) -> tuple[str, jax.Array]:
-    """What tells an element's segment, and how: by "flags", by "runs", or by "offsets"."""
+    """The kind of a descriptor, "flags", "runs" or "offsets", and the descriptor as it is given."""
     if segments._counted:
         return segments._source, jnp.asarray(segments._array)
     return "offsets", segments._bounds
 
 
-def _same_places(heads: Any, bounds: Any, total: int) -> bool:
-    """Whether all rows of heads, none of whose segments is empty, are those of the bounds."""
+def _same_places(heads: np.ndarray, bounds: np.ndarray, total: int) -> bool:
+    """Whether every row of heads divides the axis as the bounds do, without empty segments."""
     starts, ends = bounds[..., :-1], bounds[..., -1]
     if heads.shape != (*ends.shape, total) or (ends != total).any():
         return False
@@ -377,13 +396,14 @@ def _same_places(heads: Any, bounds: Any, total: int) -> bool:
 
 
 def _typed(array: Any) -> str:
-    """What is no array, as in a pytree of something else, by its own name."""
+    """An array's dtype and shape; anything else, as in a pytree of other leaves, by its repr."""
     if not (hasattr(array, "shape") and hasattr(array, "dtype")):
         return repr(array)
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"
 
 
 def _required_total(caller: str, name: str, total: int | None) -> int:
+    """The length of the axis, which cannot be left out."""
     if total is None:
         raise ValueError(f"{caller}: total is required where {name} is traced")
     return total

@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from jscan.checks import METHODS
+from jscan.arguments.choices import METHODS
 
 DEVICE = "nvidia-h200"
 """Whose results are shown."""

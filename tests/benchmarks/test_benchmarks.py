@@ -146,6 +146,7 @@ def test_a_forced_tile_makes_a_program_of_its_own(method):
         assert f"grid_x = {2**27 // tile} " in program
 
 
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")
 def test_ways_to_scan_segments_and_windows_are_programs_of_their_own():
     names = [
         f"segmented sum, heads 1 %, 2^26, {way}, tiles of 512, 1 warp"

@@ -11,7 +11,7 @@ import pytest
 
 import jscan
 from benchmarks.measuring import rounding
-from jscan import checks
+from jscan.arguments.choices import METHODS
 from tests.docs.test_examples import ROOT
 from tests.kernels.test_lowering import TRITON, array, cuda_program
 
@@ -38,7 +38,7 @@ def allocated(method):
 
 
 def test_every_method_has_its_promises():
-    assert set(promised("how a tile waits")) == set(checks.METHODS) - {"auto"}
+    assert set(promised("how a tile waits")) == set(METHODS) - {"auto"}
 
 
 def test_those_with_fixed_groups_are_the_ones_that_repeat():
@@ -71,7 +71,7 @@ def test_memory_of_scan_then_propagate():
     assert large == [f"{LONG}xf32"]
 
 
-@pytest.mark.parametrize("method", [m for m in checks.METHODS if m != "auto"])
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "auto"])
 def test_no_element_goes_through_more_additions_than_are_promised(method):
     formula = promised("additions of float32 that an element goes through, at most")[method]
     formula = formula.replace("log2 n", "* log2(n)").replace("135 log2(n)", "135 * log2(n)")

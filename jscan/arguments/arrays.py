@@ -1,17 +1,17 @@
-"""Arguments as arrays: what they become, or what is wrong with them, said by their names."""
+"""Arguments that are arrays: of numbers, of integers, or of marks."""
 
 from __future__ import annotations
 
-import cmath
-import operator
 import sys
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+Array = np.ndarray | jax.Array
+"""An array of NumPy where the values are known, which keeps their width, else one of JAX."""
 
 
 def as_array(caller: str, name: str, value: Any) -> jax.Array:
@@ -27,26 +27,7 @@ def as_array(caller: str, name: str, value: Any) -> jax.Array:
     return value
 
 
-def as_arrays(caller: str, name: str, leaves: Sequence[Any]) -> list[jax.Array]:
-    """The leaves of a pytree as arrays; a Python scalar is none, as in ``lax.associative_scan``."""
-    if not leaves:
-        raise ValueError(f"{caller}: {name} must be a pytree with at least one array; got none")
-    for leaf in leaves:
-        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
-            raise TypeError(f"{caller}: {name} must be a pytree of arrays; got a leaf {leaf!r}")
-    return [as_array(caller, name, leaf) for leaf in leaves]
-
-
-def flatten(caller: str, name: str, tree: Any) -> tuple[list[jax.Array], jax.tree_util.PyTreeDef]:
-    """The leaves of a pytree as arrays, and its structure."""
-    try:
-        values, treedef = jax.tree.flatten(tree, is_leaf=_is_sparse)
-    except (TypeError, ValueError) as error:  # keys of a dict that have no order
-        raise ValueError(f"{caller}: {name} must be a pytree of arrays; {error}") from error
-    return as_arrays(caller, name, values), treedef
-
-
-def as_numbers(caller: str, name: str, value: Any) -> np.ndarray | jax.Array:
+def as_numbers(caller: str, name: str, value: Any) -> Array:
     """Numbers of which those that are known stay with NumPy, in all their width.
 
     A Python integer that no dtype holds is an object.
@@ -59,7 +40,7 @@ def as_numbers(caller: str, name: str, value: Any) -> np.ndarray | jax.Array:
     return array
 
 
-def as_marks(caller: str, name: str, value: Any) -> np.ndarray | jax.Array:
+def as_marks(caller: str, name: str, value: Any) -> Array:
     """Flags or a mask, of a bool or integer dtype, of which what is not zero counts.
 
     What is known stays with NumPy. Where it is wider than JAX holds it is compared with zero
@@ -73,7 +54,7 @@ def as_marks(caller: str, name: str, value: Any) -> np.ndarray | jax.Array:
     return marks
 
 
-def as_integers(caller: str, name: str, value: Any, *, allow_bool: bool) -> np.ndarray | jax.Array:
+def as_integers(caller: str, name: str, value: Any, *, allow_bool: bool) -> Array:
     """Integers, or booleans where they are allowed, of which those that are known stay with NumPy.
 
     Python integers that fit no dtype are an array of objects.
@@ -96,70 +77,6 @@ def as_integers(caller: str, name: str, value: Any, *, allow_bool: bool) -> np.n
     raise TypeError(f"{caller}: {name} must have {dtypes}; got {array.dtype}")
 
 
-def as_count(caller: str, name: str, value: Any) -> int | None:
-    """A size that is known at trace time; None where none is given."""
-    if value is None:
-        return None
-    count = as_integer(caller, name, value)
-    if not 0 <= count < 2**31 - 1:
-        raise ValueError(f"{caller}: {name} must be in [0, 2**31 - 1); got {count}")
-    return count
-
-
-def as_integer(caller: str, name: str, value: Any) -> int:
-    """An integer of Python, NumPy or JAX; True and False are none."""
-    if isinstance(value, jax.core.Tracer):
-        raise TypeError(f"{caller}: {name} must be known at trace time, not traced")
-    if isinstance(value, bool) or getattr(value, "dtype", None) == jnp.bool_:
-        raise TypeError(f"{caller}: {name} must be an integer; got {value!r}")
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{caller}: {name} must be an integer; got {value!r}") from None
-
-
-def as_scalar(caller: str, name: str, value: Any, dtype: np.dtype) -> jax.Array:
-    """``value`` as a scalar of ``dtype``, which must hold it; floats are rounded to fit."""
-    given = as_numbers(caller, name, value)
-    if given.ndim:
-        raise ValueError(f"{caller}: {name} must be a scalar; got shape {given.shape}")
-    if not isinstance(given, jax.Array):
-        return jnp.asarray(_cast(caller, name, given, dtype))
-    kinds = kind_of(given.dtype), kind_of(dtype)
-    if isinstance(given, jax.core.Tracer) or not given.is_fully_addressable:
-        if kinds[0] > kinds[1]:
-            raise TypeError(
-                f"{caller}: {name} has dtype {given.dtype}, which does not fit elements of {dtype}"
-            )
-    elif kinds[0] > kinds[1] or (kinds[0] == 1 and given.dtype != dtype):
-        # To look at it is to wait for it, which what fits anyway is spared.
-        return jnp.asarray(_cast(caller, name, np.asarray(given), dtype))
-    return given.astype(dtype)
-
-
-def _cast(caller: str, name: str, number: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """A scalar in ``dtype``, which must hold it: integers exactly, and floats in its range."""
-    exact = number.item()
-    try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
-            if kind_of(dtype) > 1 and number.dtype == np.dtype(object):
-                number = number.astype(float)
-            cast = number.astype(dtype)
-    except OverflowError:
-        holds = False
-    else:
-        if kind_of(dtype) < 2:
-            holds = int(cast) == exact
-        elif kind_of(dtype) == 2 and complex(exact).imag:
-            holds = False
-        else:
-            holds = bool(np.isfinite(complex(cast))) or not cmath.isfinite(exact)
-    if not holds:
-        raise ValueError(f"{caller}: {name}={exact!r} does not fit elements of {dtype}")
-    return cast
-
-
 def kind_of(dtype: Any) -> int:
     """0 for bool, then integers, floats and complex numbers."""
     if dtype == np.dtype(object):
@@ -177,7 +94,7 @@ def _converted(caller: str, name: str, value: Any, convert: Callable[[Any], Any]
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{caller}: {name} must be an array without a mask; use its filled()")
     # JAX would take a string for the name of a dtype, and NumPy a sparse array for a list.
-    if _is_sparse(value) or any(isinstance(item, str) for item in _items(value)):
+    if is_sparse(value) or any(isinstance(item, str) for item in _items(value)):
         raise TypeError(f"{caller}: {name} must be an array of numbers; got {value!r}")
     try:
         return convert(value)
@@ -213,7 +130,7 @@ def _is_key(value: Any) -> bool:
     return jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-def _is_sparse(value: Any) -> bool:
+def is_sparse(value: Any) -> bool:
     """Whether a pytree is a sparse array, whose leaves are no elements."""
     sparse = sys.modules.get("jax.experimental.sparse")  # slow to import, and seldom needed
     return sparse is not None and isinstance(value, sparse.JAXSparse)
