@@ -22,6 +22,7 @@ from jax.extend import core
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan import heads, operators
+from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, Function, accumulation_dtype, checked, trace
 from jscan.jaxprs import aval, evaluate
 from jscan.plain.scan import flattened
@@ -65,7 +66,7 @@ def check(
     leaves: Sequence[jax.Array],
     treedef: jax.tree_util.PyTreeDef,
     axis: int,
-    identity: Sequence[jax.typing.ArrayLike],
+    identity: Sequence[Neutral],
 ) -> None:
     """Raise where ``fn(identity, x)`` is not ``x``, unless any of these is traced.
 
