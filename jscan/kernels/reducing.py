@@ -48,7 +48,7 @@ def reduce(
         tuned = dataclasses.replace(tuned, rows=1)
     cut = launch.Cut(parts, full, axis, tuned)
     described, told = _keys(descriptor, full, axis, kind, num_segments, tuned.length)
-    one = Reduction(
+    task = Reduction(
         geometry=cut.geometry,
         strip=min(tuned.strip, tuned.length) or tuned.length,
         operator=operator,
@@ -63,14 +63,14 @@ def reduce(
     varies = jax.typeof(cut.operands[0]).mat
     starts = [
         fill.filled(size, value, varies, interpret=interpret)
-        for (size, _), value in zip(one.written, one.empty, strict=False)
+        for (size, _), value in zip(task.written, task.empty, strict=False)
     ]
     if method in _LEVELS:
-        outputs = partials.run(one, cut, described, interpret, starts)
+        outputs = partials.run(task, cut, described, interpret, starts)
     else:
-        state = one.state if one.geometry.tiles > 1 else None
-        body = functools.partial(reduction.kernel, one, tuned.window)
-        outputs = cut.call(one, described, body, state, "jscan_reduce", interpret, starts)
+        state = task.state if task.geometry.tiles > 1 else None
+        body = functools.partial(reduction.kernel, task, tuned.window)
+        outputs = cut.call(task, described, body, state, "jscan_reduce", interpret, starts)
     result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
     return launch.complex_parts([x.reshape(result_shape) for x in outputs], results, used)
 
