@@ -1,4 +1,4 @@
-"""From arrays to one kernel call: the cut, the state, the launch."""
+"""From arrays to a kernel: how operands are cut, and the one place where an engine is called."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ import numpy as np
 from jax import lax
 
 from jscan import extent
+from jscan.combine import Combine
 from jscan.kernels import engines, tuning
 from jscan.kernels.complex import real_dtypes
 from jscan.kernels.language import Body
 from jscan.kernels.layout import Geometry, View, collapse
 from jscan.kernels.operator import prepare
 from jscan.kernels.state import TileState
+
+Leaf = jax.Array | jax.ShapeDtypeStruct
 
 _SUPPORTED = frozenset(
     [
@@ -27,7 +30,7 @@ _SUPPORTED = frozenset(
 )
 
 
-def why_not_dtypes(leaves: Sequence[Any]) -> str | None:
+def why_not_dtypes(leaves: Sequence[Leaf]) -> str | None:
     """Why no kernel can read these leaves; None if one can."""
     for leaf in leaves:
         if jnp.dtype(leaf.dtype).name not in _SUPPORTED:
@@ -99,8 +102,8 @@ def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
 
 
 def shape_of(
-    leaves: Sequence[Any],
-    combine: Any,
+    leaves: Sequence[Leaf],
+    combine: Combine,
     axis: int,
     *,
     segmented: bool,
@@ -112,7 +115,7 @@ def shape_of(
 
 
 def shape_of_leaves(
-    leaves: Sequence[Any],
+    leaves: Sequence[Leaf],
     axis: int,
     *,
     equations: int,
@@ -175,7 +178,7 @@ def call(
     references to the operands, the results and, if there are any, the state ``words``, which start
     as zeros. ``varies`` is the manual axis type of the results, if not the first operand's.
     """
-    # Pallas wants it said, even of arrays that no mesh axis varies over.
+    # Engines are told of it, even where no mesh axis varies over the arrays: Pallas asks for it.
     varies = jax.typeof(operands[0]).mat if varies is None else varies
     starts = [*starts]
     shapes: list[tuple[tuple[int, ...], np.dtype]] = [((size,), dtype) for size, dtype in written]

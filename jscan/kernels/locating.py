@@ -103,7 +103,7 @@ def flags(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
     nowhere = fill.filled(rows * n, np.uint8(0), varies, interpret=interpret).reshape(rows, n)
     flat = bounds.reshape(rows, count)
 
-    def one(row: jax.Array, bounds: jax.Array) -> jax.Array:
+    def marked(row: jax.Array, bounds: jax.Array) -> jax.Array:
         # Segments without elements begin where another does, and the last bound is no head where
         # the row ends. Each takes a place of its own behind the row, so that no place recurs.
         number = lax.iota(jnp.uint32, count)
@@ -112,5 +112,5 @@ def flags(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
         place = jnp.where(repeats | (bounds >= n), number + np.uint32(n), place)
         return row.at[place].set(np.uint8(1), mode="drop", unique_indices=True)
 
-    heads = jax.vmap(one)(nowhere, flat)
+    heads = jax.vmap(marked)(nowhere, flat)
     return heads.reshape(*bounds.shape[:-1], n).astype(jnp.bool_)

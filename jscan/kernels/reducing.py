@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jscan.combine import Combine
 from jscan.kernels import fill, keys, launch, partials, reduction, scanning, tuning
 from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
@@ -23,7 +23,7 @@ def reduce(
     leaves: Sequence[jax.Array],
     descriptor: jax.Array | None,
     *,
-    combine: Any,
+    combine: Combine,
     axis: int,
     kind: str,
     num_segments: int,
