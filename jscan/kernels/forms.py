@@ -5,10 +5,10 @@
     ScannedTile   any operator, segmented or not: the aggregate is the scanned tile's last element
     LinearTile    logaddexp: a sum of exponentials (`jscan.kernels.logaddexp`)
 
-A form is loaded when made, and knows its ``aggregate``, whether it ``restarts`` (None where the
+A form is loaded when it is made. It knows its ``aggregate``, whether it ``restarts`` (None where the
 scan has no segments) and the ``identity`` with which `fold` takes a window of aggregates in any
-order (None where it cannot). ``scan`` does what can wait until the aggregate is out; ``store``
-writes the tile behind what came before it.
+order (None where it cannot). ``scan`` does what can wait until the aggregate is published, and
+``store`` writes the tile behind what came before it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from jscan.kernels.tile import Tile
 
 
 class Aggregates(Protocol):
-    """How aggregates combine."""
+    """A rule by which aggregates combine."""
 
     identity: Any  # with which a window is folded in any order; None where only a scan will do
 
@@ -56,13 +56,13 @@ class OperatorAggregates:
 
 
 class Form(Aggregates, Protocol):
-    """A tile at work."""
+    """A tile that has been loaded, in one of the three forms."""
 
     aggregate: list[jax.Array]
     restarts: jax.Array | None
 
     def scan(self) -> None:
-        """What can wait until the aggregate is out."""
+        """Does what can wait until the aggregate is published."""
 
     def store(self, outputs: Sequence[Ref], prefix: list[jax.Array] | None = None) -> None:
         """Writes the tile; without a prefix, as the only tile of its row."""
@@ -97,7 +97,7 @@ class ScannedTile(OperatorAggregates):
             self.restarts = flag != 0
 
     def scan(self) -> None:
-        """Nothing is left to do."""
+        """Does nothing: the tile is scanned already."""
 
     def store(self, outputs: Sequence[Ref], prefix: list[jax.Array] | None = None) -> None:
         """Writes the tile; without a prefix, as the only tile of its row."""

@@ -1,4 +1,4 @@
-"""Recurrences of derivatives in one pass, from what they are made of to what follows from them.
+"""Recurrences of derivatives, computed in one pass from their operands to their results.
 
     known  ──┐ A, C             ┌── known
     coming ──┴─► (A, C v) ─► scan ─► s  ─► s, or transposed Cᵀ s
@@ -32,7 +32,7 @@ from jscan.kernels.tile import Tile
 
 @dataclasses.dataclass(frozen=True)
 class TangentScan(Scan):
-    """What to solve."""
+    """A recurrence to solve: a scan whose leaves are computed as they are read."""
 
     component: Component
     backwards: bool  # whether the differentiated scan ran from the end
@@ -40,7 +40,7 @@ class TangentScan(Scan):
     transposed: bool
 
     def load(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
-        """The slopes and offsets."""
+        """The tile's slopes and offsets."""
         read = TileReader(self, tile, inputs)
         count = len(self.component.reads)
         linear = [read.at(i, 0).astype(self.component.dtype) for i in range(count, read.count)]
@@ -56,7 +56,7 @@ class TangentScan(Scan):
         inputs: Sequence[Ref],
         scanned: Sequence[jax.Array],
     ) -> None:
-        """Writes what follows from the states."""
+        """Writes the results, which follow from the scanned states."""
         read = TileReader(self, tile, inputs)
         states = list(scanned[-self.component.size :])
         found = recurrence.Recurrence(self.component, read, self.transposed).results(states)
@@ -72,7 +72,7 @@ class TileReader:
         self.count = len(scan.views)
 
     def at(self, number: int, step: int) -> jax.Array:
-        """An operand, so many steps on in the direction of the differentiated scan."""
+        """An operand of the elements ``step`` places further in the differentiated scan."""
         return self._load(self.inputs[number], self.scan.views[number], step)
 
     def _load(self, ref: Ref, view: View, step: int) -> jax.Array:
@@ -80,12 +80,12 @@ class TileReader:
         return self.tile.load(ref, view, right if self.tile.geometry.reverse else -right)
 
     def __call__(self, source: Source, step: int) -> jax.Array:
-        """What a matrix reads."""
+        """The operand that a matrix reads as ``source``, ``step`` places further."""
         back = source[0] == "before" and not self.scan.moved
         return self.at(self.scan.component.reads.index(source), step - back)
 
     def start(self) -> jax.Array:
-        """Where the differentiated scan starts."""
+        """Which elements the differentiated scan starts at."""
         scan = self.scan
         first = self.tile.at_end(first=not scan.backwards)
         if scan.flag_view is None:
@@ -95,13 +95,13 @@ class TileReader:
 
 
 def _in_kernel(matrix: Matrix) -> Matrix:
-    """The matrix as Triton can compute it."""
+    """The matrix as a kernel can compute it."""
     return dataclasses.replace(matrix, jaxpr=expressible(matrix.jaxpr), rules=None)
 
 
 @functools.lru_cache(maxsize=1024)
 def prepared(component: Component) -> Component:
-    """The component as Triton can compute it. Raises `Inexpressible`."""
+    """The component as a kernel can compute it. Raises `Inexpressible`."""
     if component.size > recurrence.IN_KERNELS:
         raise Inexpressible(f"{component.size} states depend on each other")
     if component.dtype.kind == "c":
@@ -135,7 +135,7 @@ def tangent_shape(
     segmented: bool,
     tile: tuning.Tuning | None,
 ) -> tuning.Shape:
-    """What the choice of a tile depends on: the leaves of its scan."""
+    """What the choice of a tile depends on, for the leaves that are scanned."""
     operator = prepare(recurrence.operator_of(component))
     full = np.broadcast_shapes(*(x.shape for x in operands))
     leaves = [jax.ShapeDtypeStruct(full, a.dtype) for a in operator.out_avals]
