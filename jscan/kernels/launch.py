@@ -133,7 +133,7 @@ def shape_of_leaves(
         leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
         segmented=segmented,
         equations=equations,
-        tile=tuning.forced_tile() if tile is None else tile,
+        tile=tile,
     )
 
 
