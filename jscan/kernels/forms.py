@@ -5,7 +5,7 @@
     ScannedTile   any operator, segmented or not: the aggregate is the scanned tile's last element
     LinearTile    logaddexp: a sum of exponentials (`jscan.kernels.logaddexp`)
 
-A form is loaded when it is made. It knows its ``aggregate``, whether it ``restarts`` (None where the
+A form is loaded when made. It knows its ``aggregate``, whether it ``restarts`` (None where the
 scan has no segments) and the ``identity`` with which `fold` takes a window of aggregates in any
 order (None where it cannot). ``scan`` does what can wait until the aggregate is published, and
 ``store`` writes the tile behind what came before it.

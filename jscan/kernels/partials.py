@@ -65,7 +65,7 @@ class Partials:
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
-        """Keys and leaves of the entries, then results; leaves alone where there are no segments."""
+        """Keys and leaves of entries, then results; leaves alone where there are no segments."""
         size = self.geometry.outer * self.extent * self.geometry.inner
         leaves = [(size, d) for d in self.reduction.dtypes]
         return [(size, KEY), *leaves, *self.reduction.written] if self.keyed else leaves
