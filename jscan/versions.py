@@ -1,7 +1,7 @@
 """The versions of jax that this package runs on, and what it says on others.
 
 Everything but the kernels is made of jax's public names. Kernels are made of Pallas's internals
-too (`jscan.kernels.engines.pallas`), which change from version to version.
+too (`jscan.kernels.internals`), which change from version to version.
 """
 
 from __future__ import annotations
