@@ -209,8 +209,7 @@ def _scan_by_primitive(
         return heads.shift(results, starts, starts_with, axis=call.axis, reverse=reverse)
 
     like = [*call.leaves] if flags is None else [*call.leaves, flags]
-    results: list[jax.Array] = meshes.automatically(run, call.leaves, flags, starts_with, like=like)
-    return results
+    return meshes.automatically(run, call.leaves, flags, starts_with, like=like)
 
 
 def _reduce_segments(
@@ -230,10 +229,9 @@ def _reduce_segments(
             method=call.method,
         )
 
-    totals: list[jax.Array] = meshes.automatically(
+    return meshes.automatically(
         run, call.leaves, descriptor, like=call.leaves, dimensions=meshes.instead_of(call.axis)
     )
-    return totals
 
 
 def _reduce_by_scan(
@@ -256,10 +254,9 @@ def _reduce_by_scan(
             scanned, numbers, identity, axis=axis, num_segments=num_segments
         )
 
-    totals: list[jax.Array] = meshes.automatically(
+    return meshes.automatically(
         last, scanned, descriptor, identity, like=scanned, dimensions=meshes.instead_of(axis)
     )
-    return totals
 
 
 def _reduce_whole(
@@ -295,10 +292,7 @@ def _reduce_whole(
         )
         return [lax.squeeze(x, (axis,)) for x in results]
 
-    totals: list[jax.Array] = meshes.automatically(
-        run, leaves, like=leaves, dimensions=meshes.without(axis)
-    )
-    return totals
+    return meshes.automatically(run, leaves, like=leaves, dimensions=meshes.without(axis))
 
 
 def combine_once(operator: Operator, dtypes: tuple[np.dtype, ...]) -> Combine:
