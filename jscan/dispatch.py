@@ -107,9 +107,11 @@ def _resolve(
     if isinstance(fn, Operator) and identity is None:
         return _resolve_operator(call, fn)
     # An identity that is traced, or has a shape, cannot be part of a static operator.
-    is_static = identity is not None and all(isinstance(value, np.generic) for value in identity)
-    known: Any = tuple(identity) if identity is not None and is_static else None
-    combine = trace(fn, leaves, call.treedef, call.axis, known, caller=call.caller)
+    known = tuple(value for value in identity or () if isinstance(value, np.generic))
+    is_static = len(known) == len(leaves)
+    combine = trace(
+        fn, leaves, call.treedef, call.axis, known if is_static else None, caller=call.caller
+    )
     if needs_identity and identity is not None and not (combine and identities.is_proved(combine)):
         identities.check(call.caller, fn, leaves, call.treedef, call.axis, identity)
     return identity, combine

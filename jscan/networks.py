@@ -171,7 +171,7 @@ def ladner_fischer(
     reverse: bool = False,
     slack: int = 0,
 ) -> Any:
-    """Scan by halves, of which the left one may be late but for its total, and so has fewer nodes.
+    """Scan by halves, where only the total of the left half has to be early, which saves nodes.
 
         0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15
         |  0  |  2  |  4  |  6  |  8  | 10  | 12  | 14

@@ -26,6 +26,7 @@ __all__ = [
 
 integer_limits: Any = jnp.iinfo
 float_limits: Any = jnp.finfo
+"""JAX leaves both without types."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -63,6 +63,7 @@ class Segments:
     def __init__(
         self, form: str, array: Any, total: int | None = None, flags: Any = _NOT_GIVEN
     ) -> None:
+        # The arrays are leaves of a pytree, which may hold anything: class methods check theirs.
         self._form = form  # "flags", "ids" or "bounds"
         self._array = array
         self._total = total
