@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 
-from benchmarks.cases.case import Case, length, number, shrunk
+from benchmarks.cases import conditional
+from benchmarks.cases.case import Case, Operation, call, length, number, shrunk
 from benchmarks.cases.strategies import plain_sum, segmented_recurrence, sum_by_heads
 from jscan.kernels.tuning import Tuning
 
 CUTS = ((512, 1), (1024, 1), (2048, 1), (4096, 1), (8192, 1), (8192, 2))
 WINDOWS = (1, 4, 8, 16, 32)
+CONDITIONALLY: dict[str, Operation] = {
+    "segmented sum": conditional.segmented_sum,
+    "segmented affine": conditional.recurrence,
+}
 WAYS = ("operator transformation", "conditional indexing")
 LANES = 32  # of a warp: a window has one word for each
 
@@ -62,9 +68,12 @@ def _guarded(shrink: int) -> Iterator[Case]:
         ):
             what = f"{subject.name}, heads {heads}"
             name = f"{what}, {size}, {way}, tiles of {tile}, {_plural(warps)}"
-            cut = Tuning(tile, 1, warps, LANES * warps, guarded=way == WAYS[1])
-            group = f"{what}, {_plural(warps)}"
-            yield subject.by("lookback", name, group, tile, way, tuning=cut)
+            cut = Tuning(tile, 1, warps, LANES * warps)
+            case = subject.by("lookback", name, f"{what}, {_plural(warps)}", tile, way, tuning=cut)
+            if way == WAYS[1]:
+                run = call(CONDITIONALLY[subject.name], tile=cut)
+                case = dataclasses.replace(case, run=run, tuning=None)
+            yield case
 
 
 def scaling(shrink: int = 0) -> list[Case]:

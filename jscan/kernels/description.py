@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from jscan.kernels import conditional, language
+from jscan.kernels import language
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant
@@ -37,7 +37,6 @@ class Scan:
     linear: bool  # logaddexp of one leaf, to be summed in the linear domain
     views: tuple[View, ...]
     flag_view: View | None
-    guarded: bool = dataclasses.field(default=False, kw_only=True)  # by conditional indexing
 
     @property
     def beside(self) -> int:
@@ -121,8 +120,6 @@ class Scan:
     def tile_scan(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
         """The tile's leaves, scanned inclusively."""
         g = self.geometry
-        if self.guarded and self.segmented and leaves[0].ndim == 1:
-            return conditional.tile_scan(self.operator, leaves, reverse=g.reverse)
         return language.tile_scan(self.leaf_operator, leaves, g.axis, reverse=g.reverse)
 
     def combine(self, left: Sequence[jax.Array], right: Sequence[jax.Array]) -> list[jax.Array]:

@@ -24,6 +24,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+from jscan.combine import trace
 from jscan.jaxprs import structure
 from jscan.kernels import language
 from jscan.kernels.description import Scan
@@ -48,8 +49,6 @@ def _same(combine: Any, dtype: np.dtype) -> bool:
 
 @functools.cache
 def _reference(dtype: np.dtype) -> Any:
-    from jscan.combine import trace
-
     leaf = jax.ShapeDtypeStruct((2,), dtype)
     combine = trace(jnp.logaddexp, [leaf], jax.tree.structure(0), 0, None)
     assert combine is not None

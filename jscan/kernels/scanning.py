@@ -123,7 +123,6 @@ def scan(
         linear=flags is None and is_logaddexp(combine),
         views=cut.views[: len(parts)],
         flag_view=None if flags is None else cut.views[-1],
-        guarded=cut.tuned.guarded,
     )
     outputs = launch(one, cut, interpret, method=method)
     return complex_parts([x.reshape(full) for x in outputs], results, used)

@@ -29,7 +29,6 @@ class Tuning:
     window: int
     rows: int = 1
     strip: int = 0
-    guarded: bool = False  # segments by conditional indexing, not by the flag-value operator
 
 
 @dataclasses.dataclass(frozen=True)

@@ -211,8 +211,16 @@ X = np.arange(12.0).reshape(3, 4)
 SCAN: Any = networks.kogge_stone  # wrong types are what these calls are about
 WRONG_CALLS = {
     "fn is not callable": (TypeError, r"fn must be callable; got int", lambda: SCAN(3, X)),
-    "fn returns too much": (ValueError, r"fn must return 1", lambda: SCAN(lambda a, b: (a, b), X)),
-    "fn returns nothing": (ValueError, r"fn must return 1", lambda: SCAN(lambda _a, _b: None, X)),
+    "fn returns too much": (
+        ValueError,
+        r"fn must return a pytree like elems.*\(\*, \*\)",
+        lambda: SCAN(lambda a, b: (a, b), X),
+    ),
+    "fn returns nothing": (
+        ValueError,
+        r"fn must return a pytree like elems.*None",
+        lambda: SCAN(lambda _a, _b: None, X),
+    ),
     "fn returns another shape": (
         ValueError,
         r"fn.*\(2, 4\).*\(\)",

@@ -265,10 +265,10 @@ def _tile(
     inner = math.prod(shape[axis + 1 :])
     lanes = min(4, tuning.next_power_of_2(inner)) if inner > 1 else 1
     length = 64 if place == "gpu" else 8 if lanes > 1 else 16
-    guarded = method == "lookback" and lanes == 1 and draw.random() < 0.4
-    length = 64 if guarded else length
+    if method == "lookback" and lanes == 1 and draw.random() < 0.4:
+        length = 64
     strip = draw.choice((length // 2, length))
-    return tuning.Tuning(length, lanes, warps=1, window=4, strip=strip, guarded=guarded)
+    return tuning.Tuning(length, lanes, warps=1, window=4, strip=strip)
 
 
 def fuzzed(

@@ -25,7 +25,6 @@ from tests.cases import (
     FORMS,
     INTEGERS,
     NUMBERS,
-    SEGMENTED_FORMS,
     form_name,
     head_flags,
     highest,
@@ -36,18 +35,15 @@ from tests.kernels.test_lowering import cuda_program
 
 SHORT = tuning.Tuning(length=16, lanes=1, warps=1, window=4, strip=8)
 MIDDLE = tuning.Tuning(length=1024, lanes=1, warps=2, window=64, strip=256)
-GUARDED = tuning.Tuning(length=128, lanes=1, warps=1, window=4, guarded=True)
 NAMES = ("lookback", "serial_lookback", "chained", "reduce_then_scan", "scan_then_propagate")
 
 ENGINES = [
     Engine("block-interpreted", "block", (65,), interpreted=True),
     *(Engine(f"{name}-interpreted", name, (300,), interpreted=True, tile=SHORT) for name in NAMES),
-    Engine("conditional-interpreted", "lookback", (300,), interpreted=True, tile=GUARDED),
     Engine("block-gpu", "block", (1000,), gpu=True),
     *(Engine(f"{name}-gpu", name, (9001,), gpu=True) for name in NAMES[:3]),
     # Whole rows would be one tile each, and these strategies have nothing to do then.
     *(Engine(f"{name}-gpu", name, (9001,), gpu=True, tile=MIDDLE) for name in NAMES[3:]),
-    Engine("conditional-gpu", "lookback", (9001,), gpu=True, tile=GUARDED),
 ]
 
 
@@ -141,14 +137,13 @@ def check(engine: Engine, name: str, dtype: str, form: tuple[bool, bool, bool]) 
 
 def cases(index: int, engine: Engine) -> Iterator[Any]:
     """Every operator on every dtype; interpreted a few in one form each, and the rest thorough."""
-    forms = SEGMENTED_FORMS if engine.tile == GUARDED else FORMS
     for number, name in enumerate(OPERATORS):
         chosen = (7 * index + number) % len(dtypes(name))
         for place, dtype in enumerate(dtypes(name)):
             marks = [pytest.mark.gpu] if engine.gpu else []
             if not engine.gpu and (place != chosen or name not in FEW):
                 marks.append(pytest.mark.thorough)
-            some = forms if engine.gpu else [forms[(5 * number + 3) % len(forms)]]
+            some = FORMS if engine.gpu else [FORMS[(5 * number + 3) % len(FORMS)]]
             yield pytest.param(
                 engine, name, dtype, some, id=f"{engine.name}-{name}-{dtype}", marks=marks
             )

@@ -1,4 +1,4 @@
-"""The segmented tile scan by conditional indexing, which leaves the operator as it is.
+"""Segmented scans whose tiles are scanned by conditional indexing: the operator stays as it is.
 
     position   0  1  2  3  4  5  6  7
     heads      0        3        6
@@ -11,13 +11,15 @@ Sengupta, Harris and Garland (2008) scan a warp like this. A tile is rows of as 
 warp has lanes. Rows are scanned in guarded steps, then their totals likewise, and a row takes the
 total before it where its head lies before it.
 
-The other way is the flag-value operator (`jscan.kernels.operator.flag_value`), which needs no moves
-but those of the scan itself. `Tuning.guarded` asks for this one; benchmarks/NOTES.md compares them.
+jscan's own way is the flag-value operator (`jscan.kernels.operator.flag_value`), which needs no
+moves but those of the scan itself. benchmarks/NOTES.md compares them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,12 +27,70 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.kernels import language
-from jscan.kernels.operator import FLAG, trace_scalars
+from jscan.combine import trace
+from jscan.kernels import language, scanning
+from jscan.kernels.description import Scan
+from jscan.kernels.launch import Cut
+from jscan.kernels.operator import FLAG, prepare, trace_scalars
 from jscan.kernels.registers import from_bits, to_bits
+from jscan.kernels.tuning import Tuning
+from jscan.operators import add, affine
 
 ROW = 32
 """Elements of a row: the lanes of a warp."""
+
+
+def segmented_sum(x: jax.Array, heads: jax.Array, *, tile: Tuning) -> jax.Array:
+    """A sum along one dimension that starts anew at every head."""
+    [result] = scan(add, [x], heads, tile)
+    return result
+
+
+def recurrence(a: jax.Array, b: jax.Array, heads: jax.Array, *, tile: Tuning) -> jax.Array:
+    """h[t] = a[t] h[t-1] + b[t], and h[t] = b[t] at every head."""
+    [result] = scan(affine, [a, b], heads, tile, used=(False, True))
+    return result
+
+
+def scan(
+    operator: Callable[[Any, Any], Any],
+    leaves: Sequence[jax.Array],
+    heads: jax.Array,
+    tile: Tuning,
+    *,
+    used: Sequence[bool] | None = None,
+    reverse: bool = False,
+    interpret: bool = False,
+) -> list[jax.Array]:
+    """The used results of a segmented scan of arrays of one dimension, by decoupled lookback."""
+    tree = jax.tree.structure(0 if len(leaves) == 1 else tuple(leaves))
+    combine = trace(operator, leaves, tree, 0, None)
+    assert combine is not None
+    prepared, shape = prepare(combine), leaves[0].shape
+    results = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    cut = Cut([*leaves, heads], shape, 0, tile, reverse=reverse)
+    one = ConditionalScan(
+        geometry=cut.geometry,
+        operator=prepared,
+        dtypes=tuple(np.dtype(a.dtype) for a in prepared.out_avals),
+        results=tuple(np.dtype(d) for d in results),
+        identity=None,
+        used=tuple(used or [True] * len(leaves)),
+        linear=False,
+        views=cut.views[:-1],
+        flag_view=cut.views[-1],
+    )
+    outputs = scanning.launch(one, cut, interpret, method="lookback")
+    return [x.reshape(shape) for x in outputs]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConditionalScan(Scan):
+    """A scan in tiles of one dimension."""
+
+    def tile_scan(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
+        """The tile's leaves, scanned inclusively."""
+        return tile_scan(self.operator, leaves, reverse=self.geometry.reverse)
 
 
 def tile_scan(
