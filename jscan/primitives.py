@@ -15,8 +15,8 @@ parameters are read from the context in which a primitive is bound:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,8 @@ from jax.extend import core
 
 from jscan import extent, heads, meshes
 from jscan.combine import Combine
+
+T = TypeVar("T")
 
 
 def _primitive(name: str) -> Any:
@@ -128,8 +130,25 @@ def tiled(tile: Hashable) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def settings_of(params: Mapping[str, Any]) -> Iterator[None]:
+    """Makes primitives that are bound in this context take the settings among these parameters."""
+    with _interpret(params["interpret"]), _tile(params.get("tile")):
+        yield
+
+
 def _settings() -> dict[str, Any]:
     return {"interpret": _interpret.value, "tile": _tile.value}
+
+
+def joined(leaves: Sequence[jax.Array], described: jax.Array | None) -> list[jax.Array]:
+    """Operands from leaves and what describes their segments, if anything does."""
+    return [*leaves] if described is None else [*leaves, described]
+
+
+def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None]:
+    """The leaves among operands, and what describes their segments, if anything does."""
+    return ([*operands[:-1]], operands[-1]) if is_described else ([*operands], None)
 
 
 def scan(
@@ -145,9 +164,8 @@ def scan(
     """Bind ``scan_p``, for all results."""
     if exclusive and combine.identity is None:
         raise ValueError("an exclusive scan needs an operator with an identity")
-    operands = [*leaves] if flags is None else [*leaves, flags]
     results: list[jax.Array] = scan_p.bind(
-        *extent.vary_alike(operands),
+        *extent.vary_alike(joined(leaves, flags)),
         combine=combine,
         axis=axis,
         reverse=reverse,
@@ -172,9 +190,8 @@ def reduce(
     method: str,
 ) -> list[jax.Array]:
     """Bind ``reduce_p``."""
-    operands = [*leaves] if descriptor is None else [*leaves, descriptor]
     results: list[jax.Array] = reduce_p.bind(
-        *extent.vary_alike(operands),
+        *extent.vary_alike(joined(leaves, descriptor)),
         combine=combine,
         axis=axis,
         kind=kind,
@@ -192,10 +209,8 @@ def tangent(
     **params: Any,
 ) -> list[jax.Array]:
     """Bind ``tangent_p`` with the settings of the scan whose derivative it is."""
-    operands = [*known, *linear, *([] if flags is None else [flags])]
-    results: list[jax.Array] = tangent_p.bind(
-        *extent.vary_alike(operands), segmented=flags is not None, **params
-    )
+    operands = extent.vary_alike(joined([*known, *linear], flags))
+    results: list[jax.Array] = tangent_p.bind(*operands, segmented=flags is not None, **params)
     return results
 
 

@@ -17,6 +17,7 @@ from jscan import extent, heads, meshes, operators, primitives
 from jscan.combine import Combine, accumulation_dtype
 from jscan.plain import scatters
 from jscan.plain.scan import flattened, scan_in_plain_jax
+from jscan.primitives import parted
 
 
 def reduce_in_plain_jax(
@@ -33,14 +34,14 @@ def reduce_in_plain_jax(
 
     Where it is ``differentiable`` and not by scatter, the scan is one by ``method``.
     """
-    leaves, descriptor = split(operands, kind)
+    leaves, descriptor = parted(operands, kind != "whole")
     full = full_shape(operands, axis, kind)
     narrow = combine.result_dtypes([leaf.dtype for leaf in leaves])
     wide = [
         jnp.moveaxis(jnp.broadcast_to(x, full).astype(dtype), axis, 0)
         for x, dtype in zip(leaves, combine.dtypes, strict=True)
     ]
-    if kind == "whole":
+    if descriptor is None:
         fn = functools.partial(combine, differentiable=differentiable)
         results = reduce_pairs(fn, wide, axis=0)
     else:
@@ -55,11 +56,6 @@ def reduce_in_plain_jax(
     return [
         jnp.moveaxis(x, 0, axis).astype(dtype) for x, dtype in zip(results, narrow, strict=True)
     ]
-
-
-def split(operands: Sequence[Any], kind: str) -> tuple[list[Any], Any]:
-    """The leaves, and the descriptor or None."""
-    return ([*operands], None) if kind == "whole" else ([*operands[:-1]], operands[-1])
 
 
 def full_shape(operands: Sequence[Any], axis: int, kind: str) -> tuple[int, ...]:

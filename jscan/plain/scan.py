@@ -11,6 +11,7 @@ from jax import lax
 
 from jscan import extent, heads, meshes
 from jscan.combine import Combine, accumulation_dtype
+from jscan.primitives import parted
 
 
 def scan_in_plain_jax(
@@ -25,7 +26,7 @@ def scan_in_plain_jax(
     **_: Any,
 ) -> list[jax.Array]:
     """The results of ``scan_p``."""
-    leaves, flags = split(operands, segmented)
+    leaves, flags = parted(operands, segmented)
     shape = extent.full_shape(operands)
     wide = [
         lax.convert_element_type(jnp.broadcast_to(x, shape), dtype)
@@ -49,11 +50,6 @@ def scan_in_plain_jax(
         for result, dtype, is_used in zip(results, narrow, used, strict=True)
         if is_used
     ]
-
-
-def split(operands: Sequence[Any], segmented: bool) -> tuple[list[Any], Any]:
-    """The leaves, and the head flags or None."""
-    return ([*operands[:-1]], operands[-1]) if segmented else ([*operands], None)
 
 
 def scan_general(

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+from jax.core import ShapedArray
 from jax.extend import core
-from jax.interpreters import ad, batching
-from jax.interpreters import partial_eval as pe
+from jax.interpreters import ad
 
 from jscan import extent
 from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.scan_jvp import scan_jvp
 from jscan.derivatives.tangents import summed_to
-from jscan.plain import chunks
-from jscan.plain.scan import scan_in_plain_jax, split
-from jscan.primitives import scan_p
+from jscan.plain.chunks import scan_in_chunks
+from jscan.plain.scan import scan_in_plain_jax
+from jscan.primitives import joined, parted, scan_p
 from jscan.rules import base
 
 
 def scan_abstract_eval(
-    *avals: Any, combine: Combine, segmented: bool, used: tuple[bool, ...], **_: Any
-) -> list[Any]:
-    """The used leaves at full size; varying axes come from the operands."""
+    *avals: ShapedArray, combine: Combine, segmented: bool, used: tuple[bool, ...], **_: Any
+) -> list[ShapedArray]:
+    """The used leaves at full size, which vary over the same mesh axes as before."""
     shape = extent.full_shape(avals)
-    leaves, _flags = split(avals, segmented)
+    leaves, _flags = parted(avals, segmented)
     dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
     return [
         leaf.update(shape=shape, dtype=dtype, weak_type=False)
@@ -39,62 +37,83 @@ def scan_abstract_eval(
 
 def scan_in_kernels(
     *operands: jax.Array,
+    combine: Combine,
+    axis: int,
+    exclusive: bool,
     segmented: bool,
     method: str,
-    interpret: bool,
-    tile: Any,
+    tile: Hashable,
     compact: bool,
     **params: Any,
 ) -> list[jax.Array]:
-    """The scan in a kernel where one can run it."""
+    """The scan by the kernels of a strategy."""
     del compact
-    if method == "xla":
-        return scan_in_plain_jax(*operands, segmented=segmented, **params)
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
 
-    leaves, flags = split(operands, segmented)
-    # Kernels size a scan by its leaves; flags mapped by vmap may be all that has the full size.
-    full = extent.full_shape(operands)
-    if extent.full_shape(leaves) != full:
-        leaves[0] = jnp.broadcast_to(leaves[0], full)
-    with base.cut_by(tile):
-        reason = kernels.why_not(
-            leaves,
-            combine=params["combine"],
-            axis=params["axis"],
-            exclusive=params["exclusive"],
-            method=method,
-        )
-        if reason is None:
-            return kernels.scan(leaves, flags, method=method, interpret=interpret, **params)
-    if method != "auto":
-        raise ValueError(f"jscan: method={method!r} cannot run this scan: {reason}")
-    return scan_in_plain_jax(*operands, segmented=segmented, **params)
+    leaves, flags = parted(operands, segmented)
+    leaves = extent.at_full_size(leaves, extent.full_shape(operands))
+    how: dict[str, Any] = {"combine": combine, "axis": axis, "exclusive": exclusive}
+    how |= {"method": method, "tile": tile}
+    reason = kernels.why_not(leaves, **how)
+    if reason is not None:
+        raise base.NoKernel(reason)
+    return kernels.scan(leaves, flags, **how, **params)
 
 
-def scan_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
-    """The scan where there is no kernel."""
-    base.check_runs_anywhere(method)
-    return scan_in_plain_jax(*operands, **params)
+def scan_on_cpu(*operands: jax.Array, compact: bool, **params: Any) -> list[jax.Array]:
+    """The scan in plain JAX, in chunks if it is to keep little besides its results."""
+    form = scan_in_chunks if compact else scan_in_plain_jax
+    return form(*operands, **params)
 
 
-def scan_on_cpu(
-    *operands: jax.Array,
+def scan_transpose(
+    cotangents: Sequence[Any], *operands: Any, combine: Combine, **params: Any
+) -> list[Any]:
+    """The transpose of a sum is the sum from the other end, and of other scans their tangents'."""
+    params["combine"] = combine
+    moving = transposition.undefined(operands)
+    wanted = tuple(i for i, is_used in enumerate(params["used"]) if is_used)
+    transposition.check_linear("scan", combine, moving, wanted, identity=params["exclusive"])
+    if combine.is_sum:
+        return _transposed_sum(cotangents, *operands, **params)
+    return transposition.by_tangents(scan_in_plain_jax, scan_jvp, cotangents, operands, **params)
+
+
+def _transposed_sum(
+    cotangents: Sequence[Any],
+    *operands: Any,
+    combine: Combine,
+    reverse: bool,
     segmented: bool,
-    method: str,
-    interpret: bool,
-    tile: Any,
-    compact: bool,
+    used: tuple[bool, ...],
     **params: Any,
-) -> list[jax.Array]:
-    """The scan on a CPU; a ``compact`` one keeps little besides its results, and takes longer."""
-    del interpret, tile
-    base.check_runs_anywhere(method)
-    if not compact:
-        return scan_in_plain_jax(*operands, segmented=segmented, **params)
-    leaves, flags = split(operands, segmented)
-    return chunks.scan(leaves, flags, **params)
+) -> list[Any]:
+    """The sums of cotangents from the other end, which restart in each segment all the same."""
+    leaves, flags = parted(operands, segmented)
+    outputs = [i for i, is_used in enumerate(used) if is_used]
+    given = {i: c for i, c in zip(outputs, cotangents, strict=True) if type(c) is not ad.Zero}
+    back: dict[int, jax.Array] = {}
+    if given:
+        part = combine if len(given) == combine.num_leaves else combine.restrict(list(given))
+        summed = scan_p.bind(
+            *joined([*given.values()], flags),
+            combine=part,
+            reverse=not reverse,
+            segmented=segmented,
+            used=(True,) * len(given),
+            **params,
+        )
+        back = dict(zip(given, summed, strict=True))
+    results: list[Any] = []
+    for i, leaf in enumerate(leaves):
+        if not ad.is_undefined_primal(leaf):
+            results.append(None)
+        elif i in back:
+            results.append(summed_to(back[i], leaf.aval))
+        else:
+            results.append(ad.Zero(leaf.aval))
+    return [*results, None] if segmented else results
 
 
 def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core.JaxprEqn | None]:
@@ -111,7 +130,7 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
     wanted = [i for i, is_wanted in zip(outputs, used_outputs, strict=True) if is_wanted]
     kept = combine.closure(wanted)
     flags = [combine.num_leaves] if eqn.params["segmented"] else []
-    avals = [v.aval for v in eqn.invars]
+    avals: list[Any] = [v.aval for v in eqn.invars]
     if extent.full_shape([avals[i] for i in [*kept, *flags]]) != extent.full_shape(avals):
         # The leaves kept are shared by a batch whose size only the dropped ones carry.
         kept = list(range(combine.num_leaves))
@@ -129,47 +148,14 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
     )
 
 
-def scan_transpose(cotangents: Sequence[Any], *operands: Any, **params: Any) -> list[Any]:
-    """A sum's transpose is the sum from the other end; others are transposed as their tangents."""
-    combine: Combine = params["combine"]
-    moving = transposition.undefined(operands)
-    wanted = tuple(i for i, is_used in enumerate(params["used"]) if is_used)
-    transposition.check_linear("scan", combine, moving, wanted, identity=params["exclusive"])
-    if combine.is_sum:
-        return _transposed_sum(cotangents, *operands, **params)
-
-    rules = scan_in_plain_jax, scan_jvp
-    return transposition.by_tangents(*rules, cotangents, operands, **params)
-
-
-def _transposed_sum(
-    cotangents: Sequence[Any], *operands: Any, combine: Combine, reverse: bool, **params: Any
-) -> list[Any]:
-    """The sum from the other end, anew in each segment all the same."""
-    leaves, flags = [*operands[: combine.num_leaves]], [*operands[combine.num_leaves :]]
-    outputs = [i for i, is_used in enumerate(params["used"]) if is_used]
-    given = {i: c for i, c in zip(outputs, cotangents, strict=True) if type(c) is not ad.Zero}
-    back: dict[int, jax.Array] = {}
-    if given:
-        part = combine if len(given) == combine.num_leaves else combine.restrict(list(given))
-        every = {**params, "used": (True,) * len(given)}
-        summed = scan_p.bind(*given.values(), *flags, combine=part, reverse=not reverse, **every)
-        back = dict(zip(given, summed, strict=True))
-    results: list[Any] = []
-    for i, leaf in enumerate(leaves):
-        if not ad.is_undefined_primal(leaf):
-            results.append(None)
-        elif i in back:
-            results.append(summed_to(back[i], leaf.aval))
-        else:
-            results.append(ad.Zero(leaf.aval))
-    return [*results, *[None] * len(flags)]
-
-
-scan_p.def_impl(functools.partial(base.run, scan_p))
-scan_p.def_abstract_eval(scan_abstract_eval)
-base.register_lowerings(scan_p, scan_in_kernels, scan_anywhere, on_cpu=scan_on_cpu)
-batching.primitive_batchers[scan_p] = functools.partial(base.batched, scan_p)
-pe.dce_rules[scan_p] = scan_dce
-ad.primitive_jvps[scan_p] = scan_jvp
-ad.primitive_transposes[scan_p] = scan_transpose
+base.register(
+    scan_p,
+    name="scan",
+    abstract_eval=scan_abstract_eval,
+    plain=scan_in_plain_jax,
+    in_kernels=scan_in_kernels,
+    on_cpu=scan_on_cpu,
+    jvp=scan_jvp,
+    transpose=scan_transpose,
+    dce=scan_dce,
+)

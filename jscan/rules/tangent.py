@@ -2,80 +2,75 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax.interpreters import ad, batching
+import numpy as np
+from jax.core import ShapedArray
+from jax.interpreters import ad
 
 from jscan import extent
 from jscan.derivatives import transposition
 from jscan.derivatives.components import Component
 from jscan.derivatives.tangents import is_moving, summed_to
 from jscan.plain.recurrence import split, tangent_in_chunks, tangent_in_plain_jax
-from jscan.primitives import tangent_p
+from jscan.primitives import joined, tangent_p
 from jscan.rules import base
 
 
-def tangent_abstract_eval(*avals: Any, dtypes: tuple[Any, ...], **_: Any) -> list[Any]:
-    """Results at full size."""
+def tangent_abstract_eval(
+    *avals: ShapedArray, dtypes: Sequence[np.dtype[Any]], **_: Any
+) -> list[ShapedArray]:
+    """The results at full size, in ``dtypes``."""
     shape = extent.full_shape(avals)
     return [avals[0].update(shape=shape, dtype=dtype, weak_type=False) for dtype in dtypes]
 
 
 def tangent_in_kernels(
-    *operands: jax.Array, method: str, interpret: bool, tile: Any, **params: Any
+    *operands: jax.Array,
+    component: Component,
+    axis: int,
+    segmented: bool,
+    method: str,
+    tile: Hashable,
+    **params: Any,
 ) -> list[jax.Array]:
-    """The recurrence in one kernel where one can run it, else in those that a scan takes."""
-    if method != "xla":
-        # Pallas takes seconds to import, and only GPU programs need it.
-        from jscan import kernels
+    """The recurrence in one kernel where one can run it, else in those that a scan takes.
 
-        known, linear, flags = split(operands, params["component"], params["segmented"])
-        full = extent.full_shape(operands)
-        if extent.full_shape([*known, *linear]) != full:
-            linear[0] = jnp.broadcast_to(linear[0], full)
-        operands_read = [*known, *linear]
-        # Rows that fit a tile may not do so with the leaves of their derivative.
-        with base.cut_by(tile):
-            for way in (method, "auto"):
-                reason = kernels.why_no_tangent(
-                    operands_read, component=params["component"], axis=params["axis"], method=way
-                )
-                if reason is None:
-                    return kernels.tangent(
-                        known, linear, flags, method=way, interpret=interpret, **params
-                    )
+    A method that was named for the scan is tried first and binds nobody here: rows that fit a tile
+    may not do so with the leaves of their derivative.
+    """
+    # Pallas takes seconds to import, and only GPU programs need it.
+    from jscan import kernels
+
+    known, linear, flags = split(operands, component, segmented)
+    linear = extent.at_full_size(linear, extent.full_shape(operands), known)
+    how: dict[str, Any] = {"component": component, "axis": axis, "tile": tile}
+    for way in (method, "auto"):
+        if kernels.why_no_tangent([*known, *linear], method=way, **how) is None:
+            return kernels.tangent(known, linear, flags, method=way, **how, **params)
     way = "auto" if method == "block" else method
-    return tangent_in_plain_jax(*operands, method=way, **params)
-
-
-def tangent_anywhere(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
-    """The recurrence where there is no kernel."""
-    base.check_runs_anywhere(method)
-    return tangent_in_plain_jax(*operands, method=method, **params)
-
-
-def tangent_on_cpu(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
-    """The recurrence on a CPU, chunk by chunk."""
-    base.check_runs_anywhere(method)
-    return tangent_in_chunks(*operands, **params)
+    return tangent_in_plain_jax(*operands, segmented=segmented, method=way, **how, **params)
 
 
 def tangent_jvp(
-    primals: Sequence[jax.Array], tangents: Sequence[Any], **params: Any
+    primals: Sequence[jax.Array],
+    tangents: Sequence[Any],
+    *,
+    component: Component,
+    segmented: bool,
+    **params: Any,
 ) -> tuple[list[jax.Array], list[Any]]:
-    """Linear in what comes in; in what it reads, the derivative of its plain form."""
-    known, linear, flags = split(primals, params["component"], params["segmented"])
-    moved, coming, _ = split(tangents, params["component"], params["segmented"])
+    """The tangent is linear in what comes in; in what is known it is that of the plain form."""
+    known, linear, flags = split(primals, component, segmented)
+    moved, coming, _ = split(tangents, component, segmented)
+    params |= {"component": component, "segmented": segmented}
     results = tangent_p.bind(*primals, **params)
-    flagged = [] if flags is None else [flags]
-    total: list[Any] = [ad.Zero(jax.typeof(r).to_tangent_aval()) for r in results]
+    total: list[Any] = [transposition.zero_of(x) for x in results]
     if any(type(t) is not ad.Zero for t in coming):
-        coming = [ad.instantiate_zeros(t) for t in coming]
-        total = tangent_p.bind(*known, *coming, *flagged, **params)
+        filled = [ad.instantiate_zeros(t) for t in coming]
+        total = tangent_p.bind(*joined([*known, *filled], flags), **params)
     moving = [i for i, t in enumerate(moved) if is_moving(t)]
     if moving:
 
@@ -83,7 +78,8 @@ def tangent_jvp(
             operands = list(known)
             for i, x in zip(moving, values, strict=True):
                 operands[i] = x
-            return tangent_in_plain_jax(*operands, *linear, *flagged, **params, differentiable=True)
+            full = joined([*operands, *linear], flags)
+            return tangent_in_plain_jax(*full, **params, differentiable=True)
 
         _, slope = jax.jvp(of_known, [known[i] for i in moving], [moved[i] for i in moving])
         total = [s if type(t) is ad.Zero else t + s for t, s in zip(total, slope, strict=True)]
@@ -91,47 +87,52 @@ def tangent_jvp(
 
 
 def tangent_transpose(
-    cotangents: Sequence[Any], *operands: Any, component: Component, segmented: bool, **params: Any
+    cotangents: Sequence[Any],
+    *operands: Any,
+    component: Component,
+    segmented: bool,
+    transposed: bool,
+    dtypes: Sequence[np.dtype[Any]],
+    **params: Any,
 ) -> list[Any]:
-    """In what comes in the same recurrence, the other way; in what it reads by its plain form."""
+    """The transpose in what comes in is the recurrence the other way; in what is known, plain."""
     known, linear, flags = split(operands, component, segmented)
+    params |= {"component": component, "segmented": segmented}
     if transposition.undefined(known):
         if transposition.undefined(linear):
             raise TypeError(
                 "jscan: this tangent of a scan is not linear in the scan's elements and their "
                 "tangents together, so it has no transpose in both"
             )
+        params |= {"transposed": transposed, "dtypes": dtypes, "differentiable": True}
 
         def of_known(*moved: jax.Array) -> list[jax.Array]:
             _, full = transposition.at_zero(operands, transposition.undefined(operands), moved)
-            how = {**params, "component": component, "segmented": segmented}
-            return tangent_in_plain_jax(*full, **how, differentiable=True)
+            return tangent_in_plain_jax(*full, **params)
 
         return transposition.transposed(of_known, cotangents, operands, [])
     avals = [x.aval if ad.is_undefined_primal(x) else jax.typeof(x) for x in linear]
-    flagged = [] if flags is None else [flags]
+    coming = [ad.instantiate_zeros(c) for c in cotangents]
     whole = tangent_p.bind(
-        *known,
-        *(ad.instantiate_zeros(c) for c in cotangents),
-        *flagged,
-        component=component,
-        segmented=segmented,
-        **{
-            **params,
-            "transposed": not params["transposed"],
-            "dtypes": tuple(a.dtype for a in avals),
-        },
+        *joined([*known, *coming], flags),
+        transposed=not transposed,
+        dtypes=tuple(aval.dtype for aval in avals),
+        **params,
     )
     back = [
         summed_to(x, aval) if ad.is_undefined_primal(given) else None
         for x, aval, given in zip(whole, avals, linear, strict=True)
     ]
-    return [*[None] * len(known), *back, *[None] * len(flagged)]
+    return [*[None] * len(known), *back, *[None] * segmented]
 
 
-tangent_p.def_impl(functools.partial(base.run, tangent_p))
-tangent_p.def_abstract_eval(tangent_abstract_eval)
-base.register_lowerings(tangent_p, tangent_in_kernels, tangent_anywhere, on_cpu=tangent_on_cpu)
-batching.primitive_batchers[tangent_p] = functools.partial(base.batched, tangent_p)
-ad.primitive_jvps[tangent_p] = tangent_jvp
-ad.primitive_transposes[tangent_p] = tangent_transpose
+base.register(
+    tangent_p,
+    name="recurrence",
+    abstract_eval=tangent_abstract_eval,
+    plain=tangent_in_plain_jax,
+    in_kernels=tangent_in_kernels,
+    on_cpu=tangent_in_chunks,
+    jvp=tangent_jvp,
+    transpose=tangent_transpose,
+)
