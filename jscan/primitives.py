@@ -26,6 +26,7 @@ from jax.extend import core
 
 from jscan import extent, heads, meshes
 from jscan.combine import Combine
+from jscan.derivatives.components import Component
 
 T = TypeVar("T")
 
@@ -206,11 +207,28 @@ def tangent(
     known: Sequence[jax.Array],
     linear: Sequence[jax.Array],
     flags: jax.Array | None,
-    **params: Any,
+    *,
+    component: Component,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    transposed: bool,
+    dtypes: tuple[np.dtype[Any], ...],
+    method: str,
 ) -> list[jax.Array]:
-    """Bind ``tangent_p`` with the settings of the scan whose derivative it is."""
-    operands = extent.vary_alike(joined([*known, *linear], flags))
-    results: list[jax.Array] = tangent_p.bind(*operands, segmented=flags is not None, **params)
+    """Bind ``tangent_p``."""
+    results: list[jax.Array] = tangent_p.bind(
+        *extent.vary_alike(joined([*known, *linear], flags)),
+        component=component,
+        axis=axis,
+        reverse=reverse,
+        exclusive=exclusive,
+        transposed=transposed,
+        segmented=flags is not None,
+        dtypes=dtypes,
+        method=method,
+        **_settings(),
+    )
     return results
 
 

@@ -26,6 +26,7 @@ from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan import primitives, versions
+from jscan.derivatives.tangents import Tangent
 
 Form: TypeAlias = Callable[..., list[jax.Array]]
 """From a primitive's operands, and its parameters as keywords, to its results."""
@@ -44,7 +45,7 @@ def register(
     in_kernels: Form,
     on_cpu: Form | None = None,
     batch: Callable[..., tuple[list[jax.Array], list[int]]] | None = None,
-    jvp: Callable[..., tuple[list[jax.Array], list[Any]]] | None = None,
+    jvp: Callable[..., tuple[list[jax.Array], list[Tangent]]] | None = None,
     transpose: Callable[..., list[Any]] | None = None,
     dce: Callable[..., tuple[list[bool], core.JaxprEqn | None]] | None = None,
 ) -> None:

@@ -14,7 +14,7 @@ from jax.interpreters import ad
 from jscan import extent, heads
 from jscan.combine import Combine
 from jscan.derivatives import transposition
-from jscan.derivatives.tangents import jvp_of, summed_to
+from jscan.derivatives.tangents import Tangent, jvp_of, summed_to
 from jscan.plain.reduce import full_shape, reduce_in_plain_jax, segment_numbers
 from jscan.primitives import joined, parted, reduce_p
 from jscan.rules import base
@@ -72,13 +72,13 @@ def reduce_in_kernels(
 
 def reduce_jvp(
     primals: Sequence[jax.Array],
-    tangents: Sequence[Any],
+    tangents: Sequence[Tangent],
     *,
     combine: Combine,
     axis: int,
     kind: str,
     **params: Any,
-) -> tuple[list[jax.Array], list[Any]]:
+) -> tuple[list[jax.Array], list[Tangent]]:
     """The tangent of a sum is the sum of tangents, and of other reductions that of plain JAX."""
     params |= {"axis": axis, "kind": kind}
     if not combine.is_sum:
@@ -90,7 +90,7 @@ def reduce_jvp(
         for i, (x, t) in enumerate(zip(leaves, tangents, strict=False))
         if jnp.issubdtype(x.dtype, jnp.inexact)
     }
-    slopes: dict[int, Any] = {}
+    slopes: dict[int, jax.Array] = {}
     if moving:
         # It may be that only a leaf that does not move, or the descriptor, has the size of a batch.
         coming = extent.at_full_size([*moving.values()], full_shape(primals, axis, kind))
@@ -103,7 +103,7 @@ def reduce_jvp(
 
 
 def reduce_transpose(
-    cotangents: Sequence[Any], *operands: Any, combine: Combine, **params: Any
+    cotangents: Sequence[Tangent], *operands: Any, combine: Combine, **params: Any
 ) -> list[Any]:
     """The transpose of a sum spreads cotangents, and that of other reductions is their tangents'.
 
@@ -120,14 +120,14 @@ def reduce_transpose(
 
 
 def _transposed_sum(
-    cotangents: Sequence[Any], *operands: Any, axis: int, kind: str, num_segments: int, **_: Any
+    cotangents: Sequence[Tangent], *operands: Any, axis: int, kind: str, num_segments: int, **_: Any
 ) -> list[Any]:
     leaves, descriptor = parted(operands, kind != "whole")
     results: list[Any] = []
     for leaf, cotangent in zip(leaves, cotangents, strict=True):
         if not ad.is_undefined_primal(leaf):
             results.append(None)
-        elif type(cotangent) is ad.Zero:
+        elif isinstance(cotangent, ad.Zero):
             results.append(ad.Zero(leaf.aval))
         else:
             results.append(

@@ -13,7 +13,7 @@ from jax.interpreters import ad
 from jscan import extent
 from jscan.derivatives import transposition
 from jscan.derivatives.components import Component
-from jscan.derivatives.tangents import is_moving, summed_to
+from jscan.derivatives.tangents import Tangent, is_moving, summed_to
 from jscan.plain.recurrence import split, tangent_in_chunks, tangent_in_plain_jax
 from jscan.primitives import joined, tangent_p
 from jscan.rules import base
@@ -56,12 +56,12 @@ def tangent_in_kernels(
 
 def tangent_jvp(
     primals: Sequence[jax.Array],
-    tangents: Sequence[Any],
+    tangents: Sequence[Tangent],
     *,
     component: Component,
     segmented: bool,
     **params: Any,
-) -> tuple[list[jax.Array], list[Any]]:
+) -> tuple[list[jax.Array], list[Tangent]]:
     """The tangent is linear in what comes in; in what is known it is that of the plain form."""
     known, linear, flags = split(primals, component, segmented)
     moved, coming, _ = split(tangents, component, segmented)
@@ -87,7 +87,7 @@ def tangent_jvp(
 
 
 def tangent_transpose(
-    cotangents: Sequence[Any],
+    cotangents: Sequence[Tangent],
     *operands: Any,
     component: Component,
     segmented: bool,
