@@ -83,26 +83,15 @@ def measure(
     try:
         if library.version() is None:
             return NOT_INSTALLED
-        return _measured(library, peer, operands, like, error, iterations)
+        times, result = library.time(peer.operation, peer.axis, operands, like, iterations)
+        if not isinstance(result, jax.Array):
+            result = jnp.from_dlpack(result)
+        return times, float(error(result.astype(like.dtype).reshape(like.shape), like))
     except Exception as failure:  # a library's failure is not the case's
         return f"{type(failure).__name__}: {failure}"[:200]
     finally:
         with contextlib.suppress(Exception):
             library.release()
-
-
-def _measured(
-    library: Library,
-    peer: Peer,
-    operands: Sequence[jax.Array],
-    like: jax.Array,
-    error: Callable[[jax.Array, jax.Array], Any],
-    iterations: int,
-) -> tuple[list[float], float]:
-    times, result = library.time(peer.operation, peer.axis, operands, like, iterations)
-    if not isinstance(result, jax.Array):
-        result = jnp.from_dlpack(result)
-    return times, float(error(result.astype(like.dtype).reshape(like.shape), like))
 
 
 def distance(result: jax.Array, like: jax.Array) -> jax.Array:
@@ -112,14 +101,6 @@ def distance(result: jax.Array, like: jax.Array) -> jax.Array:
         wide = jnp.complex128 if is_complex else jnp.float64
         gaps = jnp.abs(result.astype(wide) - like.astype(wide))
         return jnp.max(jnp.where(result == like, jnp.zeros_like(gaps), gaps))
-
-
-def _installed(*names: str) -> str | None:
-    """The version of the first of these packages that is installed."""
-    for name in names:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            return importlib.metadata.version(name)
-    return None
 
 
 def timed(
@@ -146,21 +127,19 @@ def timed(
     return [1e3 * elapsed(*pair) for pair in events], result
 
 
-class Torch:
-    """PyTorch."""
+class Arrays:
+    """A library of arrays that DLPack hands over, by the packages that install it."""
 
-    OPERATIONS: Mapping[str, Callable[[Any, Any, int], Any]] = {
-        "cumsum": lambda torch, x, axis: torch.cumsum(x, axis, dtype=x.dtype),
-        "cumprod": lambda torch, x, axis: torch.cumprod(x, axis, dtype=x.dtype),
-        "cummax": lambda torch, x, axis: torch.cummax(x, axis).values,
-        "cummin": lambda torch, x, axis: torch.cummin(x, axis).values,
-        "logcumsumexp": lambda torch, x, axis: torch.logcumsumexp(x, axis),
-        "sum": lambda torch, x, axis: torch.sum(x, axis, dtype=x.dtype),
-    }
+    module: str
+    packages: tuple[str, ...]
+    operations: Mapping[str, Callable[[Any, Any, int], Any]]
 
     def version(self) -> str | None:
-        """Its version; None where it is not installed."""
-        return _installed("torch")
+        """That of the first of these packages that is installed."""
+        for name in self.packages:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                return importlib.metadata.version(name)
+        return None
 
     def start(self) -> None:
         """Nothing takes long."""
@@ -174,12 +153,49 @@ class Torch:
         iterations: int,
     ) -> Measured:
         """See `Library`."""
-        torch: Any = importlib.import_module("torch")
-        call = self.prepared(torch, operation, axis, operands[0], like)
-        scratch = torch.empty(SCRATCH, dtype=torch.uint8, device="cuda")
+        library: Any = importlib.import_module(self.module)
+        call = self.prepared(library, operation, axis, operands[0], like)
+        record, elapsed, fill = self.clock(library)
+
+        def keep_busy() -> None:
+            for _ in range(FILLS):
+                fill()
+
+        return timed(call, record, elapsed, keep_busy, iterations)
+
+    def prepared(
+        self, library: Any, operation: str, axis: int, operand: jax.Array, like: jax.Array
+    ) -> Callable[[], Any]:
+        """The call that is timed."""
+        del like
+        x = library.from_dlpack(operand)
+        return functools.partial(self.operations[operation], library, x, axis)
+
+    def clock(self, library: Any) -> tuple[Callable[..., Any], ...]:
+        """`timed`'s ``record`` and ``elapsed``, and what occupies the GPU for a while."""
+        raise NotImplementedError
+
+
+class Torch(Arrays):
+    """PyTorch."""
+
+    module = "torch"
+    packages = ("torch",)
+    operations: Mapping[str, Callable[[Any, Any, int], Any]] = {
+        "cumsum": lambda torch, x, axis: torch.cumsum(x, axis, dtype=x.dtype),
+        "cumprod": lambda torch, x, axis: torch.cumprod(x, axis, dtype=x.dtype),
+        "cummax": lambda torch, x, axis: torch.cummax(x, axis).values,
+        "cummin": lambda torch, x, axis: torch.cummin(x, axis).values,
+        "logcumsumexp": lambda torch, x, axis: torch.logcumsumexp(x, axis),
+        "sum": lambda torch, x, axis: torch.sum(x, axis, dtype=x.dtype),
+    }
+
+    def clock(self, library: Any) -> tuple[Callable[..., Any], ...]:
+        """Events of PyTorch's stream."""
+        scratch = library.empty(SCRATCH, dtype=library.uint8, device="cuda")
 
         def record() -> Any:
-            event = torch.cuda.Event(enable_timing=True)
+            event = library.cuda.Event(enable_timing=True)
             event.record()
             return event
 
@@ -188,19 +204,7 @@ class Torch:
             milliseconds: float = begin.elapsed_time(end)
             return milliseconds
 
-        def keep_busy() -> None:
-            for _ in range(FILLS):
-                scratch.zero_()
-
-        return timed(call, record, elapsed, keep_busy, iterations)
-
-    def prepared(
-        self, torch: Any, operation: str, axis: int, operand: jax.Array, like: jax.Array
-    ) -> Callable[[], Any]:
-        """The call that is timed."""
-        del like
-        x = torch.from_dlpack(operand)
-        return functools.partial(self.OPERATIONS[operation], torch, x, axis)
+        return record, elapsed, scratch.zero_
 
     def release(self) -> None:
         """Gives PyTorch's cached blocks back."""
@@ -210,18 +214,20 @@ class Torch:
 class Compute(Torch):
     """CUB through ``cuda.compute`` of the package cuda-cccl, on PyTorch's memory and events."""
 
+    packages = ("cuda-cccl",)
+
     def version(self) -> str | None:
         """Its version; None where it or PyTorch is not installed."""
-        return _installed("cuda-cccl") if super().version() else None
+        return super().version() if Torch().version() else None
 
     def prepared(
-        self, torch: Any, operation: str, axis: int, operand: jax.Array, like: jax.Array
+        self, library: Any, operation: str, axis: int, operand: jax.Array, like: jax.Array
     ) -> Callable[[], Any]:
         """A sum, by an algorithm that is built before and has its temporary storage."""
         del axis
         compute: Any = importlib.import_module("cuda.compute")
-        x = torch.from_dlpack(operand)
-        out = torch.empty(tuple(like.shape) or (1,), dtype=x.dtype, device=x.device)
+        x = library.from_dlpack(operand)
+        out = library.empty(tuple(like.shape) or (1,), dtype=x.dtype, device=x.device)
         fixed = {"d_in": x, "d_out": out, "op": compute.OpKind.PLUS}
         if operation == "inclusive_scan":
             algorithm = compute.make_inclusive_scan(**fixed)
@@ -231,7 +237,7 @@ class Compute(Torch):
             algorithm = compute.make_reduce_into(**fixed, h_init=zero)
             fixed["h_init"] = zero
         run = functools.partial(algorithm, **fixed, num_items=x.numel())
-        storage = torch.empty(run(temp_storage=None), dtype=torch.uint8, device=x.device)
+        storage = library.empty(run(temp_storage=None), dtype=library.uint8, device=x.device)
 
         def call() -> Any:
             run(temp_storage=storage)
@@ -240,52 +246,32 @@ class Compute(Torch):
         return call
 
 
-class CuPy:
+class CuPy(Arrays):
     """CuPy."""
 
-    OPERATIONS: Mapping[str, Callable[[Any, Any, int], Any]] = {
+    module = "cupy"
+    packages = ("cupy", "cupy-cuda13x", "cupy-cuda12x")
+    operations: Mapping[str, Callable[[Any, Any, int], Any]] = {
         "cumsum": lambda cupy, x, axis: cupy.cumsum(x, axis, dtype=x.dtype),
         "cumprod": lambda cupy, x, axis: cupy.cumprod(x, axis, dtype=x.dtype),
         "sum": lambda cupy, x, axis: cupy.sum(x, axis, dtype=x.dtype),
     }
 
-    def version(self) -> str | None:
-        """Its version; None where it is not installed."""
-        return _installed("cupy", "cupy-cuda13x", "cupy-cuda12x")
-
-    def start(self) -> None:
-        """Nothing takes long."""
-
-    def time(
-        self,
-        operation: str,
-        axis: int,
-        operands: Sequence[jax.Array],
-        like: jax.Array,
-        iterations: int,
-    ) -> Measured:
-        """See `Library`."""
-        del like
-        cupy: Any = importlib.import_module("cupy")
-        x = cupy.from_dlpack(operands[0])
-        call = functools.partial(self.OPERATIONS[operation], cupy, x, axis)
-        scratch = cupy.empty(SCRATCH, cupy.uint8)
+    def clock(self, library: Any) -> tuple[Callable[..., Any], ...]:
+        """Events of CuPy's stream."""
+        scratch = library.empty(SCRATCH, library.uint8)
 
         def record() -> Any:
-            event = cupy.cuda.Event()
+            event = library.cuda.Event()
             event.record()
             return event
 
         def elapsed(begin: Any, end: Any) -> float:
             end.synchronize()
-            milliseconds: float = cupy.cuda.get_elapsed_time(begin, end)
+            milliseconds: float = library.cuda.get_elapsed_time(begin, end)
             return milliseconds
 
-        def keep_busy() -> None:
-            for _ in range(FILLS):
-                scratch.fill(0)
-
-        return timed(call, record, elapsed, keep_busy, iterations)
+        return record, elapsed, functools.partial(scratch.fill, 0)
 
     def release(self) -> None:
         """Gives CuPy's pooled blocks back."""

@@ -34,21 +34,16 @@ class Program:
     def compile(self) -> jax.stages.Compiled:
         """The program for the default backend."""
         with self._settings():
-            return jax.jit(self._function()).lower(*self.operands).compile()
+            return jax.jit(self.fn).lower(*self.operands).compile()
 
     def lower_for_cuda(self) -> jax.stages.Lowered:
         """The program for a CUDA GPU that need not exist."""
         with self._settings():
-            return machine.lower_for_cuda(self._function(), self.operands)
-
-    def _function(self) -> Operation:
-        # jit knows what it has lowered by the function alone, whatever the tuning was.
-        return self.fn if self.tuning is None else functools.partial(self.fn)
+            return machine.lower_for_cuda(self.fn, self.operands)
 
     @contextlib.contextmanager
     def _settings(self) -> Iterator[None]:
-        cut = contextlib.nullcontext() if self.tuning is None else primitives.tiled(self.tuning)
-        with jax.enable_x64(self.x64), cut:
+        with jax.enable_x64(self.x64), primitives.tiled(self.tuning):
             yield
 
 

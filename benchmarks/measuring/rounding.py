@@ -79,11 +79,16 @@ TRITON = TileDepth(_in_warps, _in_warps)
 INTERPRETED = TileDepth(of_pairs, lambda length: (length - 1).bit_length())
 
 
-def depth(method: str, n: int, tile: TileDepth = TRITON, width: int = 4) -> int:
-    """The depth of an inclusive sum of ``n`` elements of ``width`` bytes, at most."""
+def depth(
+    method: str, n: int, tile: TileDepth = TRITON, width: int = 4, cut: tuning.Tuning | None = None
+) -> int:
+    """The depth of an inclusive sum of ``n`` elements of ``width`` bytes, at most.
+
+    Tiles are cut by ``cut``, or as suits the shape where that is None.
+    """
     if n < 2 or method == "xla":
         return of_pairs(n)
-    shape = tuning.Shape(1, n, 1, width, leaves=1, segmented=False, equations=1)
+    shape = tuning.Shape(1, n, 1, width, leaves=1, segmented=False, equations=1, tile=cut)
     tuned = scanning.chosen(shape, method)
     if method == "reduce_then_scan" and tuned.strip:
         return _in_parts(n, tuned.length, tuned.strip, tile)

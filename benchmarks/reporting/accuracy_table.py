@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.measuring import rounding
@@ -26,14 +26,14 @@ def largest(result: Result) -> int:
     return max(entry["n"] for entry in entries(result))
 
 
+def each(field: str, found: Iterable[Entry]) -> list[Any]:
+    """The values of a field, each once."""
+    return list(dict.fromkeys(entry[field] for entry in found))
+
+
 def subjects(found: Iterable[Entry]) -> list[str]:
     """Their subjects, each once."""
-    return list(dict.fromkeys(entry["subject"] for entry in found))
-
-
-def rising(result: Result) -> list[str]:
-    """Inputs whose sums never fall."""
-    return [name for name, about in result["inputs"].items() if about["rises"]]
+    return each("subject", found)
 
 
 def number(value: float) -> str:
@@ -45,49 +45,38 @@ def number(value: float) -> str:
 
 def whole(result: Result) -> list[str]:
     """A table for each dtype and input: lines are lengths, columns subjects."""
-    return [
-        _by_length(dtype, name, found)
-        for dtype in dict.fromkeys(entry["dtype"] for entry in entries(result))
-        for name in result["inputs"]
-        if (found := entries(result, dtype=dtype, input=name))
-    ]
+    tables = []
+    for dtype in each("dtype", entries(result)):
+        unit = "max_eps" if dtype == "float32" else "max_ulps"
+        for name in result["inputs"]:
+            found = entries(result, dtype=dtype, input=name)
+            lengths = sorted({entry["n"] for entry in found})
+            lines = {
+                label: _cells((entry for entry in found if entry["n"] == n), unit)
+                for n, label in zip(lengths, curves.labels(lengths), strict=True)
+            }
+            if found:
+                tables.append(markdown.pivot(f"{dtype}, {name}", subjects(found), lines))
+    return tables
 
 
-def _by_length(dtype: str, name: str, found: Sequence[Entry]) -> str:
-    unit = "max_eps" if dtype == "float32" else "max_ulps"
-    places = sorted({entry["n"] for entry in found})
-    lines = [
-        markdown.cells(label, _row(subjects(found), [e for e in found if e["n"] == n], unit))
-        for n, label in zip(places, curves.labels(places), strict=True)
-    ]
-    return markdown.table([f"{dtype}, {name}", *map(_name, subjects(found))], lines)
-
-
-def _row(names: Iterable[str], found: Iterable[Entry], unit: str) -> list[str]:
-    by_name = {entry["subject"]: _cell(entry, unit) for entry in found}
-    return [by_name.get(name, "–") for name in names]
-
-
-def _cell(entry: Entry, unit: str) -> str:
-    return "overflows" if entry["not_finite"] else number(entry[unit])
-
-
-def _name(subject: str) -> str:
-    return subject if " " in subject else f"`{subject}`"
+def _cells(found: Iterable[Entry], unit: str) -> dict[str, str]:
+    return {
+        entry["subject"]: "overflows" if entry["not_finite"] else number(entry[unit])
+        for entry in found
+    }
 
 
 def by_input(result: Result) -> str:
     """The largest error of float32 sums at the largest length, by input and subject."""
     n = largest(result)
     found = entries(result, dtype="float32", n=n)
-    lines = [
-        markdown.cells(
-            name, _row(subjects(found), [e for e in found if e["input"] == name], "max_eps")
-        )
+    lines = {
+        name: _cells((entry for entry in found if entry["input"] == name), "max_eps")
         for name in result["inputs"]
-    ]
+    }
     [label] = curves.labels([n])
-    return markdown.table([f"float32, {label}", *map(_name, subjects(found))], lines)
+    return markdown.pivot(f"float32, {label}", subjects(found), lines)
 
 
 def by_strategy(result: Result) -> str:
@@ -98,34 +87,35 @@ def by_strategy(result: Result) -> str:
     for name in subjects(entries(result, dtype="float32", n=n)):
         found = entries(result, dtype="float32", n=n, subject=name)
         worst = max(found, key=lambda entry: entry["max_eps"])
-        if "bound_eps" not in worst:
-            continue
-        depth = depths.get(name, {"bound": n - 1})
-        columns = (
-            str(depth["bound"]),
-            str(depth.get("counted", "–")),
-            number(rounding.bound(depth["bound"], n)),
-            f"{number(worst['max_eps'])} ({worst['input']})",
-            number(max(entry["mean_eps"] for entry in found)),
-        )
-        lines.append(markdown.cells(_name(name), columns))
-    return markdown.table(
-        ["", "additions, at most", "counted", "error, at most", "largest measured", "largest mean"],
-        lines,
-    )
+        if "bound_eps" in worst:
+            depth = depths.get(name, {"bound": n - 1})
+            lines.append(
+                (
+                    markdown.code(name),
+                    str(depth["bound"]),
+                    str(depth.get("counted", "–")),
+                    number(rounding.bound(depth["bound"], n)),
+                    f"{number(worst['max_eps'])} ({worst['input']})",
+                    number(max(entry["mean_eps"] for entry in found)),
+                )
+            )
+    columns = ["", "additions, at most", "counted", "error, at most"]
+    return markdown.table([*columns, "largest measured", "largest mean"], lines)
 
 
 def of_halves(result: Result) -> str:
     """The largest error of halves in spacings, over all lengths and inputs that rise."""
-    return _by_dtype(
-        result, lambda found: number(max(entry["max_ulps"] for entry in found)), halves=True
-    )
+
+    def cell(found: list[Entry]) -> str:
+        return number(max(entry["max_ulps"] for entry in found))
+
+    return _by_dtype(result, cell, halves=True)
 
 
 def steps_back(result: Result) -> str:
     """How often sums of what is not negative fall, and by how much, over inputs and lengths."""
 
-    def cell(found: Sequence[Entry]) -> str:
+    def cell(found: list[Entry]) -> str:
         steps = sum(entry["steps_back"] for entry in found)
         if not steps:
             return "none"
@@ -137,19 +127,18 @@ def steps_back(result: Result) -> str:
 
 
 def _by_dtype(result: Result, cell: Callable[[list[Entry]], str], *, halves: bool) -> str:
-    """A line for each subject and a column for each dtype, of inputs that rise."""
-    found = [entry for entry in entries(result) if entry["input"] in rising(result)]
-    dtypes = [d for d in dict.fromkeys(e["dtype"] for e in found) if not halves or d != "float32"]
+    """A line for each subject and a column for each dtype, of inputs whose sums never fall."""
+    rising = [name for name, about in result["inputs"].items() if about["rises"]]
+    found = [entry for entry in entries(result) if entry["input"] in rising]
+    dtypes = [d for d in each("dtype", found) if not halves or d != "float32"]
     lines = []
     for name in subjects(found):
         own = [[e for e in found if (e["subject"], e["dtype"]) == (name, d)] for d in dtypes]
         if any(own):
-            texts = [_unless_infinite(each, cell) for each in own]
-            lines.append(markdown.cells(_name(name), texts))
+            overflows = [any(entry["not_finite"] for entry in some) for some in own]
+            texts = [
+                "–" if not some else "overflows" if beyond else cell(some)
+                for some, beyond in zip(own, overflows, strict=True)
+            ]
+            lines.append([markdown.code(name), *texts])
     return markdown.table(["", *dtypes], lines)
-
-
-def _unless_infinite(found: list[Entry], cell: Callable[[list[Entry]], str]) -> str:
-    if not found:
-        return "–"
-    return "overflows" if any(entry["not_finite"] for entry in found) else cell(found)

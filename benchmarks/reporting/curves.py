@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jscan.arguments.choices import METHODS
@@ -50,7 +50,7 @@ class Curve:
 
     name: str
     is_peer: bool
-    points: tuple[Point, ...]
+    points: tuple[Point, ...] = ()
 
     def point(self, at: Place) -> Point | None:
         """What was measured there."""
@@ -68,7 +68,10 @@ def panels(result: Result) -> Panels:
         if not case.get("line") or not case.get("group") or case.get("at") is None:
             continue
         curves = found.setdefault(case["group"], {})
-        for is_peer, name, entry in _measurements(case):
+        peers = [(True, name, peer) for name, peer in case.get("peers", {}).items()]
+        for is_peer, name, entry in ((False, case["line"], case), *peers):
+            if "median_us" not in entry:
+                continue
             point = Point(case["at"], entry["median_us"], entry.get("share"), case["bytes"])
             points = curves.setdefault((is_peer, name), {})
             # Each strategy's case may time the same peer again, whose best time then counts.
@@ -109,15 +112,6 @@ def family(peer: str) -> str:
     """Whose a peer is; what it is called, if it is one of several families or of none."""
     named = (name for start, name in FAMILIES.items() if peer.startswith(start))
     return peer if peer in FAMILIES.values() else next(named, "jax.numpy")
-
-
-def _measurements(case: dict[str, Any]) -> Iterator[tuple[bool, str, dict[str, Any]]]:
-    """What was timed of a case: whether it is a peer, its name, its entry."""
-    if "median_us" in case:
-        yield False, case["line"], case
-    for name, peer in case.get("peers", {}).items():
-        if "median_us" in peer:
-            yield True, name, peer
 
 
 def _order(point: Point) -> float:

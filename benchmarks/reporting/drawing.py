@@ -7,7 +7,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import (
@@ -21,6 +23,9 @@ from matplotlib.ticker import (
 
 from benchmarks.reporting import looks
 from benchmarks.reporting.curves import Curve, Panels, Place, Point, labels, places
+
+Errors = dict[str, list[tuple[int, float]]]
+"""Lengths and errors, by the names of curves."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +51,10 @@ def curves_in_panels(
     """A panel for each group and scale, at most three groups abreast, and one legend below."""
     across = min(len(panels), 3)
     down = math.ceil(len(panels) / across)
-    figure = Figure(figsize=(looks.WIDTH, 2.7 * down * len(scales) + 0.8), layout="constrained")
+    figure = new((looks.WIDTH, 2.7 * down * len(scales) + 0.8))
     grid = figure.subplots(down * len(scales), across, squeeze=False, sharey="row")
     chosen = looks.looks(panels.values())
-    legend: dict[str, Any] = {}
+    legend: dict[str, Artist] = {}
     for number, (group, curves) in enumerate(panels.items()):
         column = grid[number // across * len(scales) :, number % across]
         column[0].set_title(group if len(panels) > 1 else "")
@@ -77,15 +82,50 @@ def curves_in_panels(
     return figure
 
 
+def errors_in_panels(
+    names: Sequence[Curve], panels: Mapping[str, Errors], lengths: Sequence[int], ylabel: str
+) -> Figure:
+    """A panel for each group, in it errors over the length by the names of curves."""
+    figure = new((looks.WIDTH, 3.6))
+    grid = figure.subplots(1, len(panels), squeeze=False, sharey="row")[0]
+    legend: dict[str, Artist] = {}
+    for axes, (group, errors) in zip(grid, panels.items(), strict=True):
+        axes.set_title(group)
+        axes.set_xlabel("elements")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.grid(True)
+        for name, look in looks.looks([names]).items():
+            points = errors.get(name, [])
+            arguments = look.arguments() | {"label": name}
+            (line,) = axes.plot([n for n, _ in points], [eps for _, eps in points], **arguments)
+            legend.setdefault(name, line)
+        set_ticks(axes.xaxis, lengths, labels(lengths))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    grid[0].set_ylabel(ylabel)
+    looks.legend(figure, legend)
+    return figure
+
+
+def new(size: tuple[float, float]) -> Figure:
+    """An empty figure of so many inches."""
+    return Figure(figsize=size, layout="constrained")
+
+
+def set_ticks(axis: Axis, where: Sequence[Any], texts: Sequence[str]) -> None:
+    """Ticks at these places alone, with these texts."""
+    axis.set_major_locator(FixedLocator(where))
+    axis.set_major_formatter(FixedFormatter([looks.typeset(text) for text in texts]))
+    axis.set_minor_locator(NullLocator())
+
+
 def count_in_units(axes: Axes, unit: float, label: str) -> None:
     """An axis above that counts places in units, and a line where one unit is."""
     axes.axvline(unit, **looks.COPY)
     above = axes.secondary_xaxis("top")
     above.set_xlabel(label)
     ticks = [float(x) for x in axes.get_xticks()]
-    above.xaxis.set_major_locator(FixedLocator(ticks))
-    above.xaxis.set_minor_locator(NullLocator())
-    above.xaxis.set_major_formatter(FixedFormatter([f"{x / unit:.2g}" for x in ticks]))
+    set_ticks(above.xaxis, ticks, [f"{x / unit:.2g}" for x in ticks])
 
 
 def _set_decades(axes: Axes) -> None:
@@ -124,10 +164,8 @@ def _set_places(axes: Axes, found: Sequence[Place]) -> dict[Place, float]:
         if spans_decades:
             axes.set_xscale("log", base=2)
         ticks = _apart(numbers, math.log if spans_decades else float)
-    axes.xaxis.set_major_locator(FixedLocator([where[at] for at in ticks]))
-    axes.xaxis.set_minor_locator(NullLocator())
     texts = dict(zip(found, labels(found), strict=True))
-    axes.xaxis.set_major_formatter(FixedFormatter([looks.typeset(texts[at]) for at in ticks]))
+    set_ticks(axes.xaxis, [where[at] for at in ticks], [texts[at] for at in ticks])
     return where
 
 
@@ -162,15 +200,14 @@ class Row:
 
 def bars_and_markers(rows: Sequence[Row], xlabel: str, heading: str) -> Figure:
     """A bar for each row's own value, and hollow markers on it for the others, as shares."""
-    figure = Figure(figsize=(looks.WIDTH, 0.22 * len(rows) + 1.2), layout="constrained")
+    figure = new((looks.WIDTH, 0.22 * len(rows) + 1.2))
     axes = figure.subplots()
     places = range(len(rows))
     values = [next(iter(row.own.values())) for row in rows]
-    legend: dict[str, Any] = {
-        next(iter(rows[0].own)): axes.barh(places, values, 0.66, color=looks.SKY)
-    }
+    bars: Any = axes.barh(places, values, 0.66, color=looks.SKY)
+    legend: dict[str, Artist] = {next(iter(rows[0].own)): bars}
     others = dict.fromkeys(name for row in rows for name in row.others)
-    for name, look in looks.looks([[Curve(name, True, ()) for name in others]]).items():
+    for name, look in looks.looks([[Curve(name, True) for name in others]]).items():
         beside = [(row.others[name], y) for y, row in enumerate(rows) if name in row.others]
         (legend[name],) = axes.plot(
             [x for x, _ in beside],
@@ -179,10 +216,7 @@ def bars_and_markers(rows: Sequence[Row], xlabel: str, heading: str) -> Figure:
             clip_on=False,
             label=name,
         )
-    legend["copy speed"] = _refer_to_copies(axes)
-    _finish_rows(axes, rows, places, xlabel, heading)
-    looks.legend(figure, legend)
-    return figure
+    return _finished(figure, rows, places, legend, xlabel, heading, shares=True)
 
 
 def clusters(
@@ -193,8 +227,7 @@ def clusters(
     Values are written in the given form. If they are shares, copy speed is one of them.
     """
     count = sum(len(row.own) + len(row.others) for row in rows)
-    size = (looks.WIDTH, 0.18 * (count + len(rows)) + 0.9)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new((looks.WIDTH, 0.18 * (count + len(rows)) + 0.9))
     axes = figure.subplots()
     names = dict.fromkeys(name for row in rows for name in row.own)
     assert len(names) <= len(looks.FILLS), names
@@ -215,17 +248,23 @@ def clusters(
             y += 1
         y += 1
     axes.set_xlim(right=1.16 * axes.dataLim.x1)  # texts behind bars
+    return _finished(figure, rows, places, legend, xlabel, heading, shares)
+
+
+def _finished(
+    figure: Figure,
+    rows: Sequence[Row],
+    places: Sequence[float],
+    legend: dict[str, Artist],
+    xlabel: str,
+    heading: str,
+    shares: bool,
+) -> Figure:
+    """Labels to the left, notes to the right, copy speed wherever bars end, and the legend."""
+    axes = figure.axes[0]
     if shares:
-        legend["copy speed"] = _refer_to_copies(axes)
-    _finish_rows(axes, rows, places, xlabel, heading)
-    looks.legend(figure, legend)
-    return figure
-
-
-def _finish_rows(
-    axes: Axes, rows: Sequence[Row], places: Sequence[float], xlabel: str, heading: str
-) -> None:
-    """Labels to the left, and notes to the right."""
+        axes.set_xlim(right=max(axes.get_xlim()[1], 1.04))
+        legend["copy speed"] = axes.axvline(1.0, **looks.COPY)
     axes.set_yticks(places, [looks.typeset(row.label) for row in rows])
     axes.set_ylim(axes.dataLim.y1 + 0.2, axes.dataLim.y0 - 0.2)
     axes.tick_params(axis="y", length=0)
@@ -236,9 +275,5 @@ def _finish_rows(
     for y, row in zip(places, rows, strict=True):
         axes.annotate(row.note, (1, y), xycoords=axes.get_yaxis_transform(), va="center", **edge)
     axes.annotate(heading, (1, 1), xycoords="axes fraction", va="bottom", **edge)
-
-
-def _refer_to_copies(axes: Axes) -> Line2D:
-    """A line where the share of copy speed is one, wherever bars end."""
-    axes.set_xlim(right=max(axes.get_xlim()[1], 1.04))
-    return axes.axvline(1.0, **looks.COPY)
+    looks.legend(figure, legend)
+    return figure

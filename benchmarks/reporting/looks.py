@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib.style
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from benchmarks.reporting.curves import Curve, family, rank
@@ -91,24 +92,18 @@ LOOKS = {
     "CUB": Look(BLACK, "d", _LONG, hollow=True),
     "cuda.compute": Look(PURPLE, ">", _LONG, hollow=True),
 }
-_OWN = tuple(
-    Look(color, marker, dash)
-    for color, marker, dash in zip(
-        (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BLACK, BLUE, GREEN, VERMILION, PURPLE),
-        "os^DvPX^soD",
-        ("-",) * 6 + (_DASHES,) * 5,
-        strict=True,
-    )
-)
-_OTHERS = tuple(
+_COLORS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BLACK, BLUE, GREEN, VERMILION, PURPLE)
+_OWN = [
+    Look(color, marker, "-" if place < 6 else _DASHES)
+    for place, (color, marker) in enumerate(zip(_COLORS, "os^DvPX^soD", strict=True))
+]
+_GREY_FIRST = (GREY, BLACK, VERMILION, GREEN, BLUE, PURPLE, ORANGE, SKY)
+_OTHERS = [
     Look(color, marker, dash, hollow=True)
-    for marker, color, dash in zip(
-        "os^vdD<>",
-        (GREY, BLACK, VERMILION, GREEN, BLUE, PURPLE, ORANGE, SKY),
-        (_DOTS, _DASHES, _MIXED, _LONG) * 2,
-        strict=True,
+    for color, marker, dash in zip(
+        _GREY_FIRST, "os^vdD<>", itertools.cycle((_DOTS, _DASHES, _MIXED, _LONG)), strict=False
     )
-)
+]
 FILLS = (
     *((BLUE, ""), (ORANGE, "///"), (SKY, "..."), (GREEN, "\\\\\\")),
     *((PURPLE, "xxx"), (VERMILION, "|||"), (GREY, "---")),
@@ -154,13 +149,12 @@ def typeset(text: str) -> str:
     return re.sub(r"\^(\d+)", r"$^{\1}$", text)
 
 
-def legend(figure: Figure, entries: Mapping[str, Any]) -> None:
-    """Below everything, in as many columns as there is room for."""
+def legend(figure: Figure, entries: Mapping[str, Artist]) -> None:
+    """Below everything, in as many columns as there is room for, equally long."""
     names = list(entries)
     columns = len(names)
     while columns > 1 and _legend_width(names, columns) > WIDTH - 0.2:
         columns -= 1
-    # As wide as they have to be, columns have equally many entries.
     columns = math.ceil(len(names) / math.ceil(len(names) / columns))
     figure.legend(list(entries.values()), names, loc="outside lower center", ncols=columns)
 
@@ -168,9 +162,8 @@ def legend(figure: Figure, entries: Mapping[str, Any]) -> None:
 def _legend_width(names: Sequence[str], columns: int) -> float:
     """About how many inches a legend takes, which fills its columns one after another."""
     deep, longer = divmod(len(names), columns)
-    width, start = 0.0, 0
-    for column in range(columns):
-        end = start + deep + (column < longer)
-        width += 0.82 + 0.085 * max(map(len, names[start:end]))
-        start = end
-    return width
+    rest = iter(names)
+    widths = (
+        max(map(len, itertools.islice(rest, deep + (column < longer)))) for column in range(columns)
+    )
+    return sum(0.82 + 0.085 * width for width in widths)

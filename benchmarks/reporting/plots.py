@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.figure import Figure
 
-from benchmarks.reporting import accuracy_plot, curves, drawing, looks
-from benchmarks.reporting.curves import Point, Result, Results
+from benchmarks.reporting import accuracy_table, curves, drawing, looks
+from benchmarks.reporting.curves import Curve, Point, Result, Results
 from benchmarks.reporting.drawing import Row, Scale
 
 MULTIPROCESSORS = {"NVIDIA H200": 132}
@@ -152,6 +152,29 @@ def overhead(result: Result) -> Figure | None:
     return drawing.clusters(rows, "milliseconds", "ratio", form, shares=False) if rows else None
 
 
+ROUNDED = ("uniform in [0, 1)", "all 0.1", "descending")
+"""Inputs shown: an average one, one whose roundings all go the same way, one that spoils a loop."""
+OTHERS = ("float32 loop", "lax.", "torch.")
+"""How names begin of what is not jscan's."""
+
+
+def accuracy(result: Result) -> Figure | None:
+    """Largest errors of float32 sums over their length, a panel for each of some inputs."""
+    found = [e for e in accuracy_table.entries(result, dtype="float32") if e["input"] in ROUNDED]
+    if not found:
+        return None
+    panels: dict[str, drawing.Errors] = {name: {} for name in ROUNDED}
+    for entry in found:
+        if entry["max_eps"] > 0:
+            points = panels[entry["input"]].setdefault(entry["subject"], [])
+            points.append((entry["n"], entry["max_eps"]))
+    names = [Curve(name, name.startswith(OTHERS)) for name in accuracy_table.subjects(found)]
+    lengths = sorted({entry["n"] for entry in found})
+    return drawing.errors_in_panels(
+        names, panels, lengths, "largest error, eps of the sum of sizes"
+    )
+
+
 FIGURES: dict[str, Callable[[Result], Figure | None]] = {
     "core": cases,
     "segments": cases,
@@ -164,7 +187,7 @@ FIGURES: dict[str, Callable[[Result], Figure | None]] = {
     "operators": cases,
     "reductions": reductions,
     "scaling": scaling,
-    "accuracy": accuracy_plot.draw,
+    "accuracy": accuracy,
     "latency": overhead,
     "compile": overhead,
 }

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from benchmarks.measuring import machine
-from benchmarks.reporting import accuracy_table, curves, orderings, plots, tables
+from benchmarks.reporting import accuracy_table, curves, markdown, orderings, plots, tables
 from benchmarks.reporting.curves import Results
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
@@ -58,12 +58,6 @@ TELLING = {
 """The cases that the README shows: the best and the worst of each kind."""
 
 
-def figures(results: Results) -> str | None:
-    """Some scans."""
-    about = "GPU time; small scans in microseconds, the others as a share of copy speed."
-    return _few(results, "core", about, tables.core)
-
-
 def figures_of_segments(results: Results) -> str | None:
     """Some reductions, conversions and moves, and how even reductions are."""
     about = (
@@ -73,15 +67,6 @@ def figures_of_segments(results: Results) -> str | None:
     if "segments" in results:
         about += f" {tables.evenness(results['segments'])}"
     return _few(results, "segments", about, tables.beside_others)
-
-
-def figures_of_derivatives(results: Results) -> str | None:
-    """Some recurrences and gradients."""
-    about = (
-        "Recurrences and gradients: GPU time of one call, share, how many times as long others "
-        "take, and what programs allocate beside operands and results, in multiples of one operand."
-    )
-    return _few(results, "derivatives", about, tables.with_temporaries)
 
 
 def figures_of_strategies(results: Results) -> str | None:
@@ -94,16 +79,6 @@ def figures_of_strategies(results: Results) -> str | None:
         'memory does. The broad grey line is what `method="auto"` takes. Up to 2^11 elements every '
         "method runs the kernel of `block`, up to 2^12 those of several passes do. Libraries "
         "outside JAX are timed by CUDA events, of which none is below 6 µs.",
-    )
-
-
-def figures_of_skew(results: Results) -> str | None:
-    """The plot of segments of all sizes."""
-    return _plot(
-        results,
-        "skew",
-        "Segmented sums over the size of segments, and of segments whose sizes differ by orders "
-        "of magnitude.",
     )
 
 
@@ -129,16 +104,33 @@ def figures_of_accuracy(results: Results) -> str | None:
         "lengths, and the largest such step in spacings:",
         accuracy_table.steps_back(result),
     ]
-    return "\n\n".join(tables.fill(part) for part in parts)
+    return "\n\n".join(markdown.fill(part) for part in parts)
 
 
 MARKS: dict[str, Callable[[Results], str | None]] = {
-    "figures": figures,
+    "figures": lambda results: _few(
+        results,
+        "core",
+        "GPU time; small scans in microseconds, the others as a share of copy speed.",
+        tables.core,
+    ),
     "figures of strategies": figures_of_strategies,
     "figures of orderings": orderings.table,
-    "figures of skew": figures_of_skew,
+    "figures of skew": lambda results: _plot(
+        results,
+        "skew",
+        "Segmented sums over the size of segments, and of segments whose sizes differ by orders "
+        "of magnitude.",
+    ),
     "figures of segments": figures_of_segments,
-    "figures of derivatives": figures_of_derivatives,
+    "figures of derivatives": lambda results: _few(
+        results,
+        "derivatives",
+        "Recurrences and gradients: GPU time of one call, share, how many times as long others "
+        "take, and what programs allocate beside operands and results, in multiples of one "
+        "operand.",
+        tables.with_temporaries,
+    ),
     "figures of accuracy": figures_of_accuracy,
 }
 """What stands between a mark and its end; None where it has not been measured."""
@@ -151,14 +143,14 @@ def _few(
         return None
     result = results[suite]
     cases = [case for case in tables.timed(result) if case["name"] in TELLING[suite]]
-    return f"{tables.fill(f'{about} {tables.measured_on(result)}')}\n\n{table(cases)}"
+    return f"{markdown.fill(f'{about} {tables.measured_on(result)}')}\n\n{table(cases)}"
 
 
 def _plot(results: Results, suite: str, about: str) -> str | None:
     if suite not in results or not curves.panels(results[suite]):
         return None
     picture = f"![{tables.SUITES[suite][0]}](benchmarks/results/plots/{suite}.svg)"
-    return f"{picture}\n\n{tables.fill(f'{about} {tables.measured_on(results[suite])}')}"
+    return f"{picture}\n\n{markdown.fill(f'{about} {tables.measured_on(results[suite])}')}"
 
 
 def rewritten(text: str, results: Results) -> tuple[str, list[str]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from benchmarks.reporting import accuracy_table, curves, markdown
 from benchmarks.reporting.curves import Curve, Place, Result, Results
+from benchmarks.reporting.markdown import fill
 from benchmarks.reporting.plots import SHORT
 
 Case = dict[str, Any]
@@ -40,11 +40,13 @@ def page(results: Results, drawn: Collection[str]) -> str:
     return "\n\n".join(fill(part) for part in parts) + "\n"
 
 
-def fill(paragraph: str) -> str:
-    """Lines of readable length, unless it is no plain paragraph."""
-    if paragraph.startswith(("#", "|", "![")):
-        return paragraph
-    return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)
+OTHERS = (
+    ("torch", "torch", "PyTorch"),
+    ("cupy", "cupy", "CuPy"),
+    ("cub", "nvcc", "CUB of CUDA"),
+    ("cuda.compute", "cuda.compute", "cuda.compute"),
+)
+"""Libraries outside JAX: how their peers' names begin, where their versions are, their names."""
 
 
 def measured_on(result: Result) -> str:
@@ -67,33 +69,36 @@ def measured_on(result: Result) -> str:
     return f"{text} Copy speed was {copy['bytes_per_second'] / 1e12:.2f} TB/s." if copy else text
 
 
-OTHERS = (
-    ("torch", "torch", "PyTorch"),
-    ("cupy", "cupy", "CuPy"),
-    ("cub", "nvcc", "CUB of CUDA"),
-    ("cuda.compute", "cuda.compute", "cuda.compute"),
-)
-"""Libraries outside JAX: how their peers' names begin, where their versions are, their names."""
-
-
-def figure(entry: dict[str, Any], unit: str) -> str:
-    """A case's or a peer's measured value, in the unit of its target."""
-    if "median_us" not in entry:
-        return "–"
-    if unit == "time" or "share" not in entry:
-        return f"{entry['median_us']:.1f} µs"
-    return f"{entry['share']:.2f}"
-
-
 def core(cases: Iterable[Case]) -> str:
     """Scans: small ones by their times, the others by their shares."""
-    lines = []
-    for case in cases:
-        unit = "time" if case["median_us"] < SHORT else "share"
-        peers = ", ".join(f"`{name}` {figure(p, unit)}" for name, p in case["peers"].items())
-        time = f"{case['median_us']:.1f}"
-        lines.append(f"| {case['name']} | {time} | {figure(case, unit)} | {peers} |")
+
+    def figure(entry: dict[str, Any], case: Case) -> str:
+        if "median_us" not in entry:
+            return "–"
+        if case["median_us"] < SHORT or "share" not in entry:
+            return f"{entry['median_us']:.1f} µs"
+        return f"{entry['share']:.2f}"
+
+    lines = [
+        (
+            case["name"],
+            f"{case['median_us']:.1f}",
+            figure(case, case),
+            ", ".join(f"`{name}` {figure(peer, case)}" for name, peer in case["peers"].items()),
+        )
+        for case in cases
+    ]
     return markdown.table(["case", "µs", "jscan", "others"], lines)
+
+
+def _beside_others(case: Case) -> tuple[str, str, str, str]:
+    peers = ", ".join(
+        f"`{name}` {peer['median_us'] / case['median_us']:.2f} ×"
+        if "median_us" in peer
+        else f"`{name}` –"
+        for name, peer in case["peers"].items()
+    )
+    return case["name"], f"{case['median_us']:.1f}", f"{case['share']:.2f}", peers
 
 
 def beside_others(cases: Iterable[Case]) -> str:
@@ -101,48 +106,34 @@ def beside_others(cases: Iterable[Case]) -> str:
     return markdown.table(["case", "µs", "share", "others"], map(_beside_others, cases))
 
 
-def _beside_others(case: Case) -> str:
-    peers = ", ".join(f"`{name}` {_times_as_long(p, case)}" for name, p in case["peers"].items())
-    return f"| {case['name']} | {case['median_us']:.1f} | {case['share']:.2f} | {peers} |"
-
-
-def _times_as_long(peer: dict[str, Any], case: Case) -> str:
-    if "median_us" not in peer:
-        return "–"
-    return f"{peer['median_us'] / case['median_us']:.2f} ×"
-
-
-def evenness(result: Result) -> str:
-    """How little the shape of segments matters to a reduction of one length."""
-    by_time, by_share = (
-        [
-            aim["score"]
-            for case in result["cases"]
-            for aim in (case, *case["also"])
-            if aim["unit"] == unit
-        ]
-        for unit in ("ratio", "share ratio")
-    )
-    return (
-        f"The slowest shape of segments against the fastest, of the {len(by_time)} on 2^27 "
-        f"elements: {min(by_time):.2f} by time and {min(by_share):.2f} by share."
-    )
-
-
 def with_temporaries(cases: Iterable[Case]) -> str:
-    """The same, and what programs allocate."""
+    """The same, and what programs allocate in multiples of their largest operand."""
+
+    def multiple(entry: dict[str, Any]) -> str:
+        number = entry.get("temporaries")
+        return "–" if number is None else f"{number:.1f}"
+
     lines = [
-        f"{_beside_others(case)} {_multiple(case)} | "
-        f"{', '.join(_multiple(p) for p in case['peers'].values() if 'median_us' in p)} |"
+        (
+            *_beside_others(case),
+            multiple(case),
+            ", ".join(multiple(peer) for peer in case["peers"].values() if "median_us" in peer),
+        )
         for case in cases
     ]
     return markdown.table(["case", "µs", "share", "others", "temporaries", "of others"], lines)
 
 
-def _multiple(entry: dict[str, Any]) -> str:
-    """A program's own memory in multiples of its largest operand."""
-    number = entry.get("temporaries")
-    return "–" if number is None else f"{number:.1f}"
+def evenness(result: Result) -> str:
+    """How little the shape of segments matters to a reduction of one length."""
+    aims = [aim for case in result["cases"] for aim in (case, *case["also"])]
+    by_time, by_share = (
+        [aim["score"] for aim in aims if aim["unit"] == unit] for unit in ("ratio", "share ratio")
+    )
+    return (
+        f"The slowest shape of segments against the fastest, of the {len(by_time)} on 2^27 "
+        f"elements: {min(by_time):.2f} by time and {min(by_share):.2f} by share."
+    )
 
 
 def timed(result: Result) -> list[Case]:
@@ -157,37 +148,34 @@ def of_cases(table: Callable[[Iterable[Case]], str]) -> Callable[[Result], list[
 
 def of_curves(result: Result) -> list[str]:
     """A table for each panel: lines are places, columns are curves."""
-    panels = curves.panels(result).items()
-    return [_panel(*panel) for panel in panels] or [beside_others(timed(result))]
+    found = [
+        markdown.pivot(group, [curve.name for curve in panel], dict(_lines(panel)))
+        for group, panel in curves.panels(result).items()
+    ]
+    return found or [beside_others(timed(result))]
 
 
 def of_clusters(result: Result) -> list[str]:
     """One table of panels that have few places."""
     panels = curves.panels(result)
-    if not panels:
-        return [beside_others(timed(result))]
     names = list(dict.fromkeys(curve.name for found in panels.values() for curve in found))
-    lines = []
-    for group, found in panels.items():
-        where = curves.places(found)
-        by_name = {curve.name: curve for curve in found}
-        for at, label in zip(where, curves.labels(where), strict=True):
-            text = group if len(where) == 1 else f"{group}, {label}"
-            lines.append(markdown.cells(text, [_cell(by_name.get(name), at) for name in names]))
-    return [markdown.table(["segments", *(f"`{name}`" for name in names)], lines)]
+    lines = {
+        group if len(curves.places(panel)) == 1 else f"{group}, {label}": cells
+        for group, panel in panels.items()
+        for label, cells in _lines(panel)
+    }
+    return [markdown.pivot("segments", names, lines) if panels else beside_others(timed(result))]
 
 
-def _panel(group: str, found: Sequence[Curve]) -> str:
-    where = curves.places(found)
-    lines = [
-        markdown.cells(label, [_cell(curve, at) for curve in found])
-        for at, label in zip(where, curves.labels(where), strict=True)
-    ]
-    return markdown.table([group, *(f"`{curve.name}`" for curve in found)], lines)
+def _lines(panel: Iterable[Curve]) -> Iterator[tuple[str, dict[str, str]]]:
+    """The places of a panel by their labels, and the cells of its curves there."""
+    where = curves.places(panel)
+    for at, label in zip(where, curves.labels(where), strict=True):
+        yield label, {curve.name: _cell(curve, at) for curve in panel}
 
 
-def _cell(curve: Curve | None, at: Place) -> str:
-    point = curve.point(at) if curve else None
+def _cell(curve: Curve, at: Place) -> str:
+    point = curve.point(at)
     if point is None:
         return "–"
     share = f" ({point.share:.2f})" if point.share and point.share >= 0.005 else ""
@@ -196,27 +184,24 @@ def _cell(curve: Curve | None, at: Place) -> str:
 
 def of_overhead(result: Result) -> list[str]:
     """Milliseconds beside lax, and the size of programs if there is one."""
+    form = curves.milliseconds
     lines = [
-        markdown.cells(
-            entry["name"],
-            [
-                *(curves.milliseconds(entry[whose]["median_ms"]) for whose in ("jscan", "lax")),
-                f"{entry['ratio']:.2f}",
-            ],
-        )
-        for entry in result.get(result["suite"], ())
+        (e["name"], form(e["jscan"]["median_ms"]), form(e["lax"]["median_ms"]), f"{e['ratio']:.2f}")
+        for e in result.get(result["suite"], ())
     ]
     found = [markdown.table(["operation", "jscan, ms", "`jax.lax`, ms", "ratio"], lines)]
-    lines = [
-        f"| {entry['name']}, {curves.labels([2**17, entry['n']])[1]} "
-        f"| {entry['cuda_triton_calls']} | {entry['cuda_text_bytes']} "
-        f"| {entry['compiled_instructions']} | {entry['compiled_instructions_lax']} |"
+    counts = ("cuda_triton_calls", "cuda_text_bytes", "compiled_instructions")
+    sizes = [
+        (
+            f"{entry['name']}, {curves.labels([2**17, entry['n']])[1]}",
+            *(str(entry[count]) for count in (*counts, "compiled_instructions_lax")),
+        )
         for entry in result.get("sizes", ())
         if "compiled_instructions" in entry
     ]
-    if lines:
+    if sizes:
         columns = ["program", "kernels", "bytes of StableHLO", "HLO instructions", "of `jax.lax`"]
-        found.append(markdown.table(columns, lines))
+        found.append(markdown.table(columns, sizes))
     return found
 
 

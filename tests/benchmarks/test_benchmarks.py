@@ -56,6 +56,29 @@ def case(suite, name, shrink=0):
     return cases(suite, shrink)[index]
 
 
+COUNTS = {
+    "core": 40,
+    "segments": 26,
+    "derivatives": 12,
+    "strategies": 201,
+    "dtypes": 12,
+    "operators": 12,
+    "rows": 33,
+    "skew": 60,
+    "tiles": 75,
+    "reductions": 30,
+    "scaling": 16,
+}
+
+
+def test_suites_have_the_cases_that_were_measured():
+    assert {suite: len(cases(suite)) for suite in SUITES} == COUNTS
+    for suite in SUITES:
+        path = curves.path(runs.RESULTS, suite)
+        measured = json.loads(path.read_text(encoding="utf-8"))["cases"]
+        assert [each["name"] for each in measured] == [each.name for each in cases(suite)]
+
+
 @pytest.mark.parametrize("suite", SUITES)
 def test_no_two_cases_of_a_suite_have_one_name(suite):
     names = [each.name for each in cases(suite)]

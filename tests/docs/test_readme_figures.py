@@ -325,8 +325,11 @@ def test_auto_is_compared_with_the_best_method_where_it_is_furthest_behind():
     ]
     cases[0]["peers"] = {"lax.cumsum": timed(1.0)}
     assert list(orderings.automatic([curves.panels(result("strategies", cases))])) == [
-        '| `"auto"` against the best method, where it is least of 2 | sum, 2 '
-        "| 0.50 × of `lookback` |"
+        (
+            '`"auto"` against the best method, where it is least of 2',
+            "sum, 2",
+            "0.50 × of `lookback`",
+        )
     ]
 
 

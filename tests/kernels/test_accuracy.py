@@ -49,7 +49,7 @@ def strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def depth(strategy):
     """What the strategy's additions cannot be deeper than, where it runs."""
     tile = rounding.TRITON if strategy.gpu else rounding.INTERPRETED
-    return rounding.depth(strategy.method, strategy.longest, tile)
+    return rounding.depth(strategy.method, strategy.longest, tile, cut=strategy.tile)
 
 
 @functools.cache
