@@ -1,9 +1,9 @@
-"""Whether an identity is one: ``f(identity, x) = x``.
+"""Whether what ``identity=`` gives is an identity: ``f(identity, x) = x`` for every x.
 
 ``identity=`` is a promise. A kernel relies on it: an exclusive scan begins with the identity and
 combines it with what follows. Where the promise can be proved from the operator, by evaluating it
 on the identity and an unknown, kernels are handed the identity. Where it cannot, the identity is
-put where it belongs when all is combined, so that a wrong one is folded into no result.
+put in its place after everything is combined, so that a wrong one is folded into no result.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -22,22 +22,24 @@ from jax.extend import core
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan import heads, operators
-from jscan.combine import Combine, accumulation_dtype, checked, trace
+from jscan.arguments.identity import Neutral
+from jscan.combine import Combine, Function, accumulation_dtype, checked, trace
 from jscan.jaxprs import aval, evaluate
 from jscan.plain.scan import flattened
 
 SAMPLE = 2**16
-"""How many elements an identity is tried on."""
+"""The number of elements that an identity is tried on."""
 
-Value = Any
-"""A NumPy scalar where it is known, else a tuple: an expression of the unknown right operand."""
+Value: TypeAlias = Any
+"""A NumPy scalar; or, of the unknown right operand, an expression: a tuple of a name and values."""
 
 
 @functools.lru_cache(maxsize=1024)
 def is_proved(combine: Combine) -> bool:
-    """Whether the operator leaves every right operand as it is behind the identity.
+    """Whether it is proved that the operator returns every right operand, given the identity.
 
-    Zero times an element counts as zero, which of infinity it is not, and no element as NaN.
+    The proof takes zero times an element to be zero, though of infinity it is not, and no element
+    to be NaN.
     """
     identity, jaxpr = combine.identity, combine.jaxpr.jaxpr
     if identity is None:
@@ -49,7 +51,7 @@ def is_proved(combine: Combine) -> bool:
     return all(_is_same(result, right) for result, right in zip(results, rights, strict=True))
 
 
-def _logaddexp(dtype: np.dtype[Any]) -> Combine | None:
+def _logaddexp(dtype: np.dtype) -> Combine | None:
     """``jnp.logaddexp``, whose guard against minus infinity is beyond this proof."""
     operator = operators.logaddexp
     if not operator.takes(dtype):
@@ -60,20 +62,20 @@ def _logaddexp(dtype: np.dtype[Any]) -> Combine | None:
 
 def check(
     caller: str,
-    fn: Callable[[Any, Any], Any],
+    fn: Function,
     leaves: Sequence[jax.Array],
     treedef: jax.tree_util.PyTreeDef,
     axis: int,
-    identity: Sequence[Any],
+    identity: Sequence[Neutral],
 ) -> None:
-    """Raise where ``fn(identity, x)`` is not ``x``, if all of that is known.
+    """Raise where ``fn(identity, x)`` is not ``x``, unless any of these is traced.
 
-    It is tried on the first elements along the axis, some `SAMPLE` of them.
+    It is tried on the first elements along the axis, about `SAMPLE` of them.
     """
     if any(isinstance(x, jax.core.Tracer) for x in (*leaves, *identity)):
         return
     if not all(len(leaf.devices()) == 1 for leaf in leaves):
-        return  # it is tried on what one device holds
+        return  # to try it would move data between devices
     n = leaves[0].shape[axis]
     some = min(n, max(1, SAMPLE * n // max(math.prod(leaves[0].shape), 1)))
     if 0 in (some, *(leaf.size for leaf in leaves)):
@@ -149,7 +151,7 @@ def _simplified(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Valu
 
 @contextlib.contextmanager
 def _apart() -> Iterator[None]:
-    """Computes now, whatever the program is for, and tells nobody of NaN."""
+    """A context that computes at once, in no mesh, and reports no NaN."""
     with (
         use_abstract_mesh(AbstractMesh((), ())),
         jax.ensure_compile_time_eval(),
@@ -160,7 +162,7 @@ def _apart() -> Iterator[None]:
 
 
 def _unless_equal(which: Value, cases: Sequence[Value]) -> Value | None:
-    """``x`` of ``select(x == c, c, x)``."""
+    """``x``, which ``select(x == c, c, x)`` always is; None if the cases are other ones."""
     name, _, x, c = which if len(which) == 4 else (None, None, None, None)
     if name not in ("eq", "ne") or len(cases) != 2:
         return None
@@ -170,8 +172,8 @@ def _unless_equal(which: Value, cases: Sequence[Value]) -> Value | None:
     return x if known and bool(equal == c) and _is_same(other, x) else None
 
 
-def _with_constant(name: str, x: Value, y: Value, dtype: np.dtype[Any]) -> Value | None:
-    """``x`` or ``y`` or a number where one of them is a number that says so."""
+def _with_constant(name: str, x: Value, y: Value, dtype: np.dtype) -> Value | None:
+    """The result of two operands where a number among them decides it: an operand or a number."""
     absorbing, right_only = name in ("mul", "and"), name in ("sub", "div")
     for number, other, is_right in ((x, y, False), (y, x, True)):
         if not isinstance(number, np.generic):
@@ -186,18 +188,18 @@ def _with_constant(name: str, x: Value, y: Value, dtype: np.dtype[Any]) -> Value
 
 
 _COMPARISONS = {"lt": "<>", "gt": "><", "le": "≤≥", "ge": "≥≤"}
-"""What a number is to the other operand, on the left and on the right."""
+"""The relation of a number to the other operand that is asked for, as left and as right operand."""
 
 
 def _compared(relation: str, number: np.generic) -> Value | None:
-    """Whether a number that is the least or the greatest there is has a relation to another."""
+    """The result of a comparison with the least or greatest number of a dtype; None if open."""
     dtype = number.dtype
     least, greatest = operators.max, operators.min
     if dtype == np.bool_ or not least.takes(dtype):
         return None
     is_least, is_greatest = (bool(number == op.identity(dtype)) for op in (least, greatest))
     below, above = relation in "<≤", relation in ">≥"
-    # An element may be the least there is, too.
+    # The element may equal the number.
     if ((is_least and below) or (is_greatest and above)) and relation in "≤≥":
         return np.True_
     if ((is_least and above) or (is_greatest and below)) and relation in "<>":
@@ -205,8 +207,8 @@ def _compared(relation: str, number: np.generic) -> Value | None:
     return None
 
 
-def _leaves_alone(name: str, number: np.generic, dtype: np.dtype[Any]) -> bool:
-    """Whether the other operand is the result."""
+def _leaves_alone(name: str, number: np.generic, dtype: np.dtype) -> bool:
+    """Whether the result is the other operand."""
     if name in ("add", "add_any", "sub"):
         return bool(number == 0)
     if name in ("mul", "div"):
@@ -225,7 +227,7 @@ _NEUTRAL = {
 
 
 def _is_same(x: Value, y: Value) -> bool:
-    """Whether two values are one expression."""
+    """Whether two values are the same number or the same expression."""
     if isinstance(x, tuple) and isinstance(y, tuple):
         return len(x) == len(y) and all(map(_is_same, x, y))
     if isinstance(x, np.generic) and isinstance(y, np.generic):

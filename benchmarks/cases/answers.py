@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from benchmarks.cases.case import Check, Operation, call
-from benchmarks.cases.operations import changes
+from benchmarks.cases.operations import changes, lax_scan
 
 Leaves = tuple[jax.Array, ...]
 Complex = tuple[jax.Array, jax.Array]
@@ -45,7 +45,7 @@ def _places(x: jax.Array) -> jax.Array:
 def sum_of_integers(
     axis: int = 0, reverse: bool = False, exclusive: bool = False, x64: bool = False
 ) -> Check:
-    """Against an integer lax.cumsum."""
+    """Compares sums with those of lax.cumsum of whole numbers."""
     return Check(call(_sum_of_integers, axis, reverse, exclusive, x64), x64=x64)
 
 
@@ -58,7 +58,7 @@ def _sum_of_integers(
 
 
 def same_as(reference: Operation) -> Check:
-    """Against another way to compute all of it."""
+    """Compares all results with those of another function."""
     return Check(call(_same_as, reference))
 
 
@@ -66,23 +66,20 @@ def _same_as(reference: Operation, result: Any, *operands: jax.Array) -> jax.Arr
     return _differing(result, reference(*operands))
 
 
+exclusive_or = same_as(call(lax_scan, lax.bitwise_xor))
+
+
 @Check
 def maximum(result: jax.Array, x: jax.Array) -> jax.Array:
-    """Whole numbers have the same maxima."""
+    """Compares with maxima of whole numbers, which are the same."""
     return _differing(result, lax.cummax(_whole(x)))
 
 
 @functools.partial(Check, bound=1e-4, measures="worst absolute error", x64=True)
 def log_sum_exp(result: jax.Array, x: jax.Array) -> jax.Array:
-    """By its definition, in float64."""
+    """Compares with the definition in float64."""
     wanted = jnp.log(lax.cumsum(jnp.exp(x.astype(jnp.float64))))
     return jnp.max(jnp.abs(result - wanted))
-
-
-@Check
-def exclusive_or(result: jax.Array, x: jax.Array) -> jax.Array:
-    """By lax.associative_scan."""
-    return _differing(result, lax.associative_scan(lax.bitwise_xor, x))
 
 
 def _sums_from_heads(terms: jax.Array, is_head: jax.Array) -> jax.Array:
@@ -101,14 +98,14 @@ def _sums_to_ends(terms: jax.Array, is_last: jax.Array) -> jax.Array:
 
 @Check
 def segmented_sum(result: jax.Array, x: jax.Array, heads: jax.Array) -> jax.Array:
-    """Rows are one long array in which each row begins with a head."""
+    """Compares with sums of one long array, in which each row begins with a head."""
     is_head = jnp.broadcast_to(heads != 0, x.shape).at[..., 0].set(True)
     return _differing(result.ravel(), _sums_from_heads(_whole(x).ravel(), is_head.ravel()))
 
 
 @Check
 def any_so_far(result: jax.Array, x: jax.Array) -> jax.Array:
-    """As a maximum."""
+    """Compares with the maximum of 0 and 1."""
     return _differing(result, lax.cummax(_whole(x)) != 0)
 
 
@@ -119,13 +116,13 @@ def _parity(x: jax.Array, axis: int = 0) -> jax.Array:
 
 @Check
 def product_of_signs(result: jax.Array, x: jax.Array) -> jax.Array:
-    """Odd or even."""
+    """Compares with the parity of how many factors are negative."""
     return _differing(result, _parity(x))
 
 
 @Check
 def complex_sum(result: jax.Array, x: jax.Array) -> jax.Array:
-    """Part by part."""
+    """Compares with sums of real and of imaginary parts."""
     return _differing(
         result, _complex(tuple(lax.cumsum(_whole(part)) for part in (x.real, x.imag)))
     )
@@ -137,13 +134,13 @@ def _complex(parts: Leaves) -> jax.Array:
 
 @Check
 def last_writes(result: jax.Array, x: jax.Array) -> jax.Array:
-    """By the place of the last one."""
+    """Compares with the element at the place of the last write so far."""
     return _differing(result, x[lax.cummax(jnp.where(x != 0, _places(x), 0))])
 
 
 @Check
 def products_of_turns(result: Leaves, *entries: jax.Array) -> jax.Array:
-    """A turn behind a reflection goes the other way round, so turns are summed with signs."""
+    """Compares with sums of turns, signed: behind a reflection a turn goes the other way round."""
     whole = [_whole(x) for x in entries]
     turn = jnp.where(whole[2] == 0, 1 - whole[0], 2 - whole[2])
     sign = whole[0] * whole[3] - whole[1] * whole[2]
@@ -162,13 +159,13 @@ def _recurrence(slopes: jax.Array, offsets: jax.Array) -> jax.Array:
 
 @Check
 def recurrence(result: jax.Array, slopes: jax.Array, offsets: jax.Array) -> jax.Array:
-    """By sums."""
+    """Compares with the form that has sums alone."""
     return _differing(result, _recurrence(slopes, offsets))
 
 
 @Check
 def both_recurrences(result: Leaves, slopes: jax.Array, offsets: jax.Array) -> jax.Array:
-    """The products of slopes too."""
+    """Compares both results: products of slopes, and values."""
     return _differing(result, (_parity(slopes), _recurrence(slopes, offsets)))
 
 
@@ -176,7 +173,7 @@ def both_recurrences(result: Leaves, slopes: jax.Array, offsets: jax.Array) -> j
 def segmented_recurrence(
     result: jax.Array, slopes: jax.Array, offsets: jax.Array, heads: jax.Array
 ) -> jax.Array:
-    """The same, less what had been summed before the segment's head."""
+    """Compares with the same form, whose sums start anew at every head."""
     product = _parity(slopes)
     return _differing(result, product * _sums_from_heads(product * _whole(offsets), heads != 0))
 
@@ -186,7 +183,7 @@ _MOMENTS = "worst relative error of count, mean and deviation"
 
 @functools.partial(Check, bound=1e-3, measures=_MOMENTS, x64=True)
 def moments(result: Leaves, _: jax.Array, x: jax.Array, __: jax.Array) -> jax.Array:
-    """Textbook moments in float64 from exact sums of x and of x squared."""
+    """Compares with textbook moments in float64, from exact sums of x and of x squared."""
     count, mean, squares = (leaf.astype(jnp.float64) for leaf in result)
     whole = _whole(x)
     n = jnp.arange(1, whole.size + 1, dtype=jnp.float64)
@@ -239,7 +236,7 @@ def _turned(x: Complex, quarters: jax.Array) -> Complex:
 def complex_recurrence_and_gradient(
     result: Leaves, slopes: jax.Array, offsets: jax.Array, cotangent: jax.Array
 ) -> jax.Array:
-    """The same with slopes that are powers of i: s = i^e, and 1 / s takes the place of s."""
+    """Compares with the same form for slopes that are powers of i: s = i^e, then 1 / s for s."""
 
     def parts(x: jax.Array) -> Complex:
         return _whole(x.real), _whole(x.imag)
@@ -274,7 +271,7 @@ def segmented_product_and_gradient(
 
 @Check
 def product_and_gradient(result: Leaves, x: jax.Array, cotangent: jax.Array) -> jax.Array:
-    """The same in one segment."""
+    """Compares with the same check of one segment."""
     one_segment = jnp.zeros(x.shape, jnp.uint8)
     return segmented_product_and_gradient.error(result, x, one_segment, cotangent)
 
@@ -312,7 +309,7 @@ def log_sum_exp_and_gradient(result: Leaves, x: jax.Array, cotangent: jax.Array)
 
 @Check
 def sums_by_offsets(result: jax.Array, x: jax.Array, bounds: jax.Array) -> jax.Array:
-    """Each segment's sum as that up to its end less that up to its beginning."""
+    """Compares each segment's sum with that up to its end less that up to its beginning."""
     sums = lax.cumsum(_whole(x))
     sums = jnp.concatenate([jnp.zeros_like(sums[:1]), sums])
     return _differing(result, sums[bounds[1:]] - sums[bounds[:-1]])
@@ -320,37 +317,37 @@ def sums_by_offsets(result: jax.Array, x: jax.Array, bounds: jax.Array) -> jax.A
 
 @Check
 def sums_by_ids(result: jax.Array, x: jax.Array, ids: jax.Array) -> jax.Array:
-    """Sorted ids have bounds."""
+    """Compares by the bounds that sorted ids have."""
     bounds = jnp.searchsorted(ids, jnp.arange(result.shape[0] + 1, dtype=ids.dtype))
     return sums_by_offsets.error(result, x, bounds)
 
 
 @Check
 def sums_by_flags(result: jax.Array, x: jax.Array, flags: jax.Array) -> jax.Array:
-    """Counted flags are sorted ids."""
+    """Compares by counted flags, which are sorted ids."""
     return sums_by_ids.error(result, x, lax.cumsum(_whole(flags.at[0].set(True))) - 1)
 
 
 @Check
 def sums_by_runs(result: jax.Array, x: jax.Array, ids: jax.Array) -> jax.Array:
-    """A run begins where ids change."""
+    """Compares by flags of where ids change."""
     return sums_by_flags.error(result, x, changes(ids))
 
 
 @Check
 def sums_by_unsorted_ids(result: jax.Array, x: jax.Array, ids: jax.Array) -> jax.Array:
-    """After a sort."""
+    """Compares after a sort by ids."""
     ids, x = lax.sort((ids, x), num_keys=1)
     return sums_by_ids.error(result, x, ids)
 
 
 @Check
 def whole_sum(result: jax.Array, x: jax.Array) -> jax.Array:
-    """In whole numbers."""
+    """Compares with a sum of whole numbers."""
     return _differing(result, jnp.sum(_whole(x)))
 
 
 @Check
 def last_write(result: jax.Array, x: jax.Array) -> jax.Array:
-    """By the place of the last one."""
+    """Compares with the element at the place of the last write."""
     return _differing(result, x[jnp.max(jnp.where(x != 0, _places(x), -1))])

@@ -33,7 +33,7 @@ class Call:
     how: tuple[tuple[str, Hashable], ...]
 
     def __call__(self, *operands: Any, **how: Any) -> Any:
-        """The function of all arguments."""
+        """The function's result for all arguments."""
         return self.function(*self.told, *operands, **dict(self.how), **how)
 
 
@@ -96,7 +96,7 @@ class Peer:
 
     @property
     def name(self) -> str:
-        """What it is called beside other peers."""
+        """The name that it has among peers."""
         return f"{self.library}.{self.operation}"
 
 
@@ -165,7 +165,7 @@ class Case:
 
     @property
     def aims(self) -> tuple[Aim, ...]:
-        """All of them."""
+        """All aims, the first one first."""
         return Aim(self.target, self.floor, self.unit, self.against), *self.also
 
     @property

@@ -224,37 +224,37 @@ def of_bits(reduce: Operation, x: jax.Array) -> Any:
 
 
 def jnp_enumerate(mask: jax.Array) -> jax.Array:
-    """jnp.cumsum less the element itself."""
+    """How many true elements come before each, by jnp.cumsum."""
     marks = mask.astype(jnp.int32)
     return jnp.cumsum(marks) - marks
 
 
 def jnp_pack(size: int, x: jax.Array, mask: jax.Array) -> jax.Array:
-    """jnp.compress of static size."""
+    """The elements where a mask is true, by jnp.compress."""
     return jnp.compress(mask, x, size=size)
 
 
 def jnp_split(x: jax.Array, mask: jax.Array) -> jax.Array:
-    """In the order of a stable jnp.argsort of the mask."""
+    """The elements in the order of a stable jnp.argsort of the mask."""
     return x[jnp.argsort(mask, stable=True)]
 
 
 def jnp_split_and_segment(
     x: jax.Array, mask: jax.Array, flags: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """In the order of a stable jnp.argsort by segment and mask."""
+    """The elements in the order of a stable jnp.argsort by segment and mask."""
     parts = 2 * jnp_flags_to_ids(flags) + mask
     order = jnp.argsort(parts, stable=True)
     return x[order], changes(parts[order])
 
 
 def jnp_flags_to_ids(flags: jax.Array) -> jax.Array:
-    """jnp.cumsum of the flags."""
+    """Segment numbers by jnp.cumsum of the flags."""
     return jnp.cumsum(flags.at[0].set(True), dtype=jnp.int32) - 1
 
 
 def jnp_runs_to_ids(ids: jax.Array) -> jax.Array:
-    """jnp.cumsum of where ids change."""
+    """Segment numbers by jnp.cumsum of where ids change."""
     return jnp_flags_to_ids(changes(ids))
 
 
@@ -264,16 +264,16 @@ def changes(x: jax.Array) -> jax.Array:
 
 
 def jnp_flags_to_offsets(count: int, flags: jax.Array) -> jax.Array:
-    """jnp.nonzero of static size."""
+    """Offsets by jnp.nonzero of static size."""
     return jnp.nonzero(flags, size=count + 1, fill_value=flags.size)[0]
 
 
 def jnp_offsets_to_ids(n: int, offsets: jax.Array) -> jax.Array:
-    """jnp.repeat of every segment's number."""
+    """Segment numbers by jnp.repeat of each."""
     segments = jnp.arange(offsets.size - 1, dtype=jnp.int32)
     return jnp.repeat(segments, jnp.diff(offsets), total_repeat_length=n)
 
 
 def jnp_offsets_to_flags(n: int, offsets: jax.Array) -> jax.Array:
-    """A scatter."""
+    """Head flags scattered to where offsets say."""
     return jnp.zeros(n, jnp.bool_).at[offsets[:-1]].set(True, mode="drop")

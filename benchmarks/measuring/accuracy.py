@@ -55,22 +55,22 @@ class Size:
 
     @property
     def operand(self) -> Any:
-        """An input, abstract."""
+        """The shape and dtype of an input."""
         return jax.ShapeDtypeStruct((self.n,), jnp.dtype(self.dtype))
 
     @property
     def build(self) -> Program:
-        """All inputs."""
+        """The program that makes all inputs."""
         return Program(summands.builder(self.n, jnp.dtype(self.dtype)), ())
 
     @property
     def exact(self) -> Program:
-        """Exact sums of elements and of sizes."""
+        """The program of exact sums, of elements and of their sizes."""
         return Program(errors.exact, (self.operand,), x64=True)
 
     @property
     def errors(self) -> Program:
-        """What is to be said of results."""
+        """The program that measures the errors of results."""
         wide = jax.ShapeDtypeStruct((self.n,), np.dtype("float64"))
         return Program(errors.found, (self.operand, wide, wide), x64=True)
 
@@ -79,7 +79,7 @@ class Size:
         return {name: Program(run, (self.operand,)) for name, run in _subjects(self.dtype).items()}
 
     def programs(self) -> Iterator[Program]:
-        """All of them."""
+        """All programs of this size."""
         yield from (self.build, self.errors, *self.subjects().values())
         if self.n > BY_NUMPY:
             yield self.exact

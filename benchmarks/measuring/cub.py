@@ -73,7 +73,7 @@ class Cub:
         self._loaded: ctypes.CDLL | Exception | None = None
 
     def version(self) -> str | None:
-        """That of the compiler; None where there is none."""
+        """The version of the compiler; None where there is none."""
         return nvcc_version()
 
     def start(self) -> None:
@@ -118,7 +118,7 @@ class Cub:
         return [1e3 * ms for ms in milliseconds[: calls.value]], out
 
     def release(self) -> None:
-        """It keeps no memory of the GPU."""
+        """Does nothing: it keeps no memory of the GPU."""
 
     def _library(self) -> ctypes.CDLL:
         """What was built, or once more the error that it ended with."""

@@ -243,7 +243,7 @@ def _time_outside(
 
 
 def _seconds(compiled: jax.stages.Compiled, operands: Sequence[jax.Array]) -> float:
-    """One call, by the wall clock."""
+    """Seconds of one call by the wall clock."""
     start = time.monotonic()
     jax.block_until_ready(compiled(*operands))
     return max(time.monotonic() - start, 1e-6)

@@ -142,7 +142,7 @@ class Arrays:
         return None
 
     def start(self) -> None:
-        """Nothing takes long."""
+        """Does nothing: no call takes long to prepare."""
 
     def time(
         self,

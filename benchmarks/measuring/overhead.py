@@ -17,7 +17,7 @@ from jax import lax
 
 import jscan
 from benchmarks.cases import inputs, operations
-from benchmarks.cases.case import Build, Operation, call
+from benchmarks.cases.case import Operation, call
 from benchmarks.measuring import machine
 from benchmarks.reporting import terminal
 
@@ -30,69 +30,69 @@ ALLOWED_COMPILING = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """One operation in jscan and in lax."""
+    """One operation in jscan and in lax, and its operands by their length."""
 
     name: str
     jscan: Operation
     lax: Operation
-    build: Callable[[int], Build]
-    args: tuple[float, ...] = ()
+    build: Callable[[int], tuple[jax.Array, ...]]
+
+    @property
+    def both(self) -> tuple[Operation, Operation]:
+        """The operation in jscan, then in lax."""
+        return self.jscan, self.lax
 
     def operands(self, n: int) -> tuple[jax.Array, ...]:
         """Operands of length ``n``."""
-        made: tuple[jax.Array, ...] = jax.jit(self.build(n))(*self.args)
+        made: tuple[jax.Array, ...] = jax.jit(self.build, static_argnums=0)(n)
         return made
 
-    def shapes(self, n: int) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """The same, abstract."""
-        made: tuple[jax.ShapeDtypeStruct, ...] = jax.eval_shape(self.build(n), *self.args)
-        return made
+    def shapes(self, n: int) -> Any:
+        """Their shapes and dtypes."""
+        return jax.eval_shape(functools.partial(self.build, n))
 
 
-def _floats(n: int) -> Build:
-    return call(inputs.signs, (n,), jnp.float32)
+def _floats(n: int) -> tuple[jax.Array, ...]:
+    return inputs.signs((n,), jnp.float32)
 
 
-def _integers(n: int) -> Build:
-    return call(inputs.signs, (n,), jnp.int32)
+def _integers(n: int) -> tuple[jax.Array, ...]:
+    return inputs.signs((n,), jnp.int32)
 
 
-def _flagged(n: int) -> Build:
-    return call(inputs.flagged, (n,), (n,), jnp.uint8)
+def _flagged(n: int) -> tuple[jax.Array, ...]:
+    return inputs.flagged((n,), (n,), jnp.uint8, jnp.float32(0.01))
 
 
-_SUM, _SUM_BY_LAX = call(jscan.cumsum), call(operations.lax_scan, lax.add)
-_BACK, _BACK_BY_LAX = call(_SUM, reverse=True), call(_SUM_BY_LAX, reverse=True)
-_BY_LAX = functools.partial(call, operations.lax_scan)
+def _reflections(n: int) -> tuple[jax.Array, ...]:
+    return inputs.reflections((n,))
 
-FLOATS = Pair("sum, float32", _SUM, _SUM_BY_LAX, _floats)
-MAX = Pair("max", jscan.cummax, _BY_LAX(lax.max), _floats)
-SEGMENTED = Pair(
-    "segmented sum", operations.segmented_sum, operations.lax_segmented_sum, _flagged, (0.01,)
-)
-AFFINE = Pair(
-    "affine",
-    operations.recurrence,
-    operations.lax_recurrence,
-    lambda n: call(inputs.reflections, (n,)),
-)
+
+_by_lax = functools.partial(call, operations.lax_scan)
+_by_jscan = functools.partial(call, operations.scan)
+_JOIN = operations.join_moments
+
+FLOATS = Pair("sum, float32", jscan.cumsum, _by_lax(lax.add), _floats)
+MAX = Pair("max", jscan.cummax, _by_lax(lax.max), _floats)
+SEGMENTED = Pair("segmented sum", operations.segmented_sum, operations.lax_segmented_sum, _flagged)
+AFFINE = Pair("affine", operations.recurrence, operations.lax_recurrence, _reflections)
+COMPILED = (FLOATS, MAX, SEGMENTED, AFFINE)
+BESIDE_CUMSUM = dataclasses.replace(FLOATS, name="sum beside lax.cumsum", lax=operations.lax_cumsum)
 PAIRS = (
     FLOATS,
-    Pair("sum, int32", _SUM, _SUM_BY_LAX, _integers),
-    Pair("reverse sum", _BACK, _BACK_BY_LAX, _floats),
+    Pair("sum, int32", jscan.cumsum, _by_lax(lax.add), _integers),
+    Pair(
+        "reverse sum",
+        call(jscan.cumsum, reverse=True),
+        _by_lax(lax.add, reverse=True),
+        _floats,
+    ),
     MAX,
-    Pair("logaddexp", jscan.cumlogsumexp, _BY_LAX(jnp.logaddexp), lambda n: call(inputs.normal, n)),
+    Pair("logaddexp", jscan.cumlogsumexp, _by_lax(jnp.logaddexp), inputs.normal),
     SEGMENTED,
     AFFINE,
-    Pair(
-        "Welford",
-        call(operations.scan, operations.join_moments),
-        _BY_LAX(operations.join_moments),
-        lambda n: call(inputs.samples, n),
-    ),
+    Pair("Welford", _by_jscan(_JOIN), _by_lax(_JOIN), inputs.samples),
 )
-COMPILED = (FLOATS, MAX, SEGMENTED, AFFINE)
-BESIDE_CUMSUM = Pair("sum beside lax.cumsum", _SUM, call(operations.lax_cumsum), _floats)
 BY_LENGTH = (
     BESIDE_CUMSUM,
     *(
@@ -173,7 +173,7 @@ def latency(seconds: float = 1.5) -> list[dict[str, Any]]:
         for pair in PAIRS:
             yield _in_turn(f"{pair.name}, jitted", _jitted(pair, LENGTH), seconds, allowed)
         operands = FLOATS.operands(2**12)
-        both = [functools.partial(fn, *operands) for fn in (BESIDE_CUMSUM.jscan, BESIDE_CUMSUM.lax)]
+        both = [functools.partial(fn, *operands) for fn in BESIDE_CUMSUM.both]
         yield _in_turn("sum, float32, 2^12, not jitted, beside lax.cumsum", both, seconds)
 
     return _advancing("calls", len(PAIRS) + 1, entries())
@@ -195,20 +195,16 @@ def compile_times(repeats: int = 3) -> list[dict[str, Any]]:
 
     def entries() -> Iterator[dict[str, Any]]:
         for pair in COMPILED:
-            both = [functools.partial(_compile, fn, pair.shapes(LENGTH)) for fn in _both(pair)]
+            both = [functools.partial(_compile, fn, pair.shapes(LENGTH)) for fn in pair.both]
             times = [_timed(both, repeat, jax.clear_caches) for repeat in range(repeats)]
             yield _entry(pair.name, times, ALLOWED_COMPILING)
 
     return _advancing("compiling", len(COMPILED), entries())
 
 
-def _both(pair: Pair) -> tuple[Operation, Operation]:
-    return pair.jscan, pair.lax
-
-
 def _jitted(pair: Pair, n: int) -> list[Callable[[], Any]]:
     operands = pair.operands(n)
-    return [functools.partial(jax.jit(fn), *operands) for fn in _both(pair)]
+    return [functools.partial(jax.jit(fn), *operands) for fn in pair.both]
 
 
 def _compile(operation: Operation, shapes: Sequence[Any]) -> None:

@@ -58,7 +58,7 @@ class Plan:
     distance: Program | None
 
     def programs(self) -> list[Program]:
-        """All of them."""
+        """All programs of the case."""
         distance = [] if self.distance is None else [self.distance]
         return [self.build, self.run, self.check, *self.peers.values(), *distance]
 

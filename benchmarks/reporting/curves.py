@@ -53,7 +53,7 @@ class Curve:
     points: tuple[Point, ...] = ()
 
     def point(self, at: Place) -> Point | None:
-        """What was measured there."""
+        """The point at a place, if something was measured there."""
         return next((point for point in self.points if point.at == at), None)
 
 

@@ -64,7 +64,7 @@ class Look:
     hollow: bool = False
 
     def arguments(self) -> dict[str, Any]:
-        """What a plot is given."""
+        """The arguments for matplotlib's plot."""
         return {
             "color": self.color,
             "linestyle": self.dash,

@@ -76,7 +76,7 @@ def strategies(result: Result) -> Figure | None:
 
 
 def shares(result: Result, over: str) -> Figure | None:
-    """Shares of copy speed over something."""
+    """A figure of shares of copy speed over places."""
     panels = curves.panels(result)
     if not panels:
         return None

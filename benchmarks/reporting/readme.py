@@ -169,7 +169,7 @@ def rewritten(text: str, results: Results) -> tuple[str, list[str]]:
 
 
 def main() -> int:
-    """Makes all of it."""
+    """Rewrites the README, the page of tables and the plots."""
     results = curves.load_all(RESULTS)
     text, kept = rewritten(README.read_text(encoding="utf-8"), results)
     README.write_text(text, encoding="utf-8")

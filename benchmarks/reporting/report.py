@@ -13,7 +13,7 @@ from benchmarks.reporting import terminal
 
 
 def line(outcome: Outcome) -> str:
-    """One case in one line, as it is done."""
+    """A line about a case that is done."""
     times = f"{outcome.times.median:10.1f} µs" if outcome.times else " " * 13
     return f"{outcome.case.name:55s} {times}  {_answer(outcome)}"
 
@@ -112,7 +112,7 @@ def _aimed(
 
 
 def _what(aim: Aim) -> str:
-    """What an aim's number is."""
+    """The words for what an aim measures."""
     if aim.unit == "share":
         return "share of copy speed"
     if aim.unit == "us":
@@ -130,7 +130,7 @@ def as_json(
     stopwatch: Stopwatch | None,
     environment: dict[str, Any],
 ) -> dict[str, Any]:
-    """Everything that was found, for a file."""
+    """The content of a suite's file."""
     bandwidth = stopwatch.bandwidth if stopwatch else None
     entries = []
     for outcome in outcomes:

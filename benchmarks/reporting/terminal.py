@@ -21,7 +21,7 @@ STYLES = {"target": "green", "floor": "yellow", "below": "red", "WRONG": "red", 
 
 
 def say(text: str = "") -> None:
-    """A line of text, at once."""
+    """Prints a line of text at once."""
     print(text, flush=True)
 
 
@@ -43,7 +43,7 @@ def progress(title: str, total: int) -> Iterator[Callable[[str], None]]:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table: the first column to the left, the others to the right."""
+    """Prints a table, the first column to the left, the others to the right."""
     if HAS_RICH:
         console = rich.console.Console()
         if not console.is_terminal:
@@ -70,7 +70,7 @@ def _styled(cell: str) -> str:
 
 
 def write(path: pathlib.Path, content: dict[str, Any]) -> None:
-    """JSON, in one step, so that an interrupted run leaves the old file alone."""
+    """Writes JSON in one step, so that an interrupted run leaves the old file alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".tmp")
     unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -53,7 +53,7 @@ def _segments(array: jax.Array, kind: str, n: int) -> Any:
 
 @listed
 def cumulative(x: Any, *described: Any, name: str, **how: Any) -> Any:
-    """One of the five."""
+    """The cumulative operation of this name."""
     return getattr(jscan, name)(x, segments=described[0] if described else None, **how)
 
 
@@ -111,13 +111,13 @@ def reduced(*arrays: Any, of: str, leaves: int, kind: str = "flags", **how: Any)
 
 @listed
 def by_ids(data: Any, ids: Any, *, name: str, **how: Any) -> Any:
-    """One of ``jax.ops``."""
+    """The segment reduction of this name."""
     return getattr(jscan, f"segment_{name}")(data, ids, **how)
 
 
 @listed
 def vectors(*arrays: Any, name: str, **how: Any) -> Any:
-    """One of the vector functions."""
+    """The vector function of this name."""
     return getattr(jscan, name)(*arrays, **how)
 
 
@@ -172,7 +172,7 @@ def transformed(function: Callable[..., Any], transformation: str) -> Callable[.
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases: functions, operands, transformations and devices."""
     h200 = DEVICES[0]
     shapes: list[tuple[tuple[int, ...], int]] = [
         ((1000,), 0), ((100_003,), 0), ((1 << 22,), 0), ((1 << 25,), 0), ((64, 5000), 1),
@@ -371,7 +371,7 @@ def _readable(bytecode: bytes) -> str:
 
 
 def write(folder: pathlib.Path, jobs: int) -> None:
-    """A file for each case."""
+    """Writes a file for each case."""
     folder.mkdir(parents=True, exist_ok=True)
     every = list(cases())
     spawn = multiprocessing.get_context("spawn")
@@ -384,7 +384,7 @@ def write(folder: pathlib.Path, jobs: int) -> None:
 
 
 def compare(before: pathlib.Path, after: pathlib.Path) -> int:
-    """How many texts differ; prints which."""
+    """Prints which texts differ, and returns how many."""
     names = sorted({p.name for folder in (before, after) for p in folder.glob("*.json")})
     counts = {"cpu": 0, "cuda": 0, "kernel": 0, "error": 0}
     different: list[str] = []

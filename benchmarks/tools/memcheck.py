@@ -146,12 +146,12 @@ class Scan:
         return [] if self.heads is None else [self.heads]
 
     def value(self) -> Kernel:
-        """The scan alone."""
+        """The kernel of the scan alone."""
         operands = [*self.leaves, *self._described]
         return Kernel(self.what, self._scan, operands, self.method, self.rule.tolerance)
 
     def differentiated(self) -> Kernel:
-        """Its results, their tangents, and the cotangents of its leaves: a kernel for each."""
+        """The kernels of results, of their tangents, and of the cotangents of the leaves."""
         draw = np.random.default_rng(1)
         tangents = [draw.integers(-1, 2, x.shape).astype(x.dtype) for x in self.leaves]
         dtypes = [self.leaves[k].dtype for k in self.used]
@@ -205,7 +205,7 @@ class Draw:
         return self.signs(shape, dtype), self.steps(shape, dtype)
 
     def heads(self, shape: Shape, dtype: Any = np.uint8) -> Array:
-        """Some heads."""
+        """Head flags, 1 in a hundred set."""
         return (self.rng.random(shape) < 0.01).astype(dtype)
 
     def one_of(self, count: int, n: int) -> tuple[Array, ...]:

@@ -1,19 +1,21 @@
-"""Transposes of scans and reductions: what they are linear in, and of what they are not, why.
+"""Transposes of scans and reductions in the operands that they are linear in.
 
-``jax.linear_transpose`` hands a primitive's transpose rule whatever operands are called linear,
-and believes what it returns. A recurrence is linear in its terms and not in its coefficients, a
-product in neither, so the operator is asked first.
+A scan S is linear in some of its leaves if S(x + x') = S(x) + S(x') there. It is then its own
+derivative, dS = S, at zero as anywhere else; so its transpose is that of its tangents, which the
+derivative rules have. An operator f makes a scan linear in the leaves L if f is linear in the
+states, of both its operands together, that depend on L, with coefficients that depend on the other
+leaves alone: a y + b is linear in b, but not in a.
 
-An operator ``f(left, right)`` makes a scan linear in the leaves L where the states that depend on L
-are linear functions of those states, with coefficients that depend on the other leaves alone. The
-scan is then its own tangent in these leaves, which the derivative rules know how to transpose.
+``jax.linear_transpose`` hands a transpose rule whatever operands its caller says are linear, and
+believes what the rule returns. So the operator's jaxpr is asked first, and an error says why a scan
+is not linear.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,20 +27,24 @@ from jscan import extent
 from jscan.combine import Combine
 from jscan.jaxprs import aval, evaluate
 
+Tangent: TypeAlias = jax.Array | ad.Zero
+"""A tangent or cotangent as JAX hands it to a rule: `ad.Zero` is zero by structure."""
+
 
 def undefined(operands: Sequence[Any]) -> tuple[int, ...]:
-    """The numbers of the operands in which a primitive is to be transposed."""
+    """The numbers of the operands in which a primitive is transposed."""
     return tuple(i for i, x in enumerate(operands) if ad.is_undefined_primal(x))
 
 
 def check_linear(
     what: str, combine: Combine, moving: tuple[int, ...], wanted: tuple[int, ...], *, identity: bool
 ) -> None:
-    """Raise where a scan or reduction is not linear in what it is to be transposed in."""
-    reason: str | None = "segments are no operand that it is linear in"
+    """Raise where a scan or reduction is not linear in the operands ``moving``."""
+    reason: str | None = "it is not linear in segments"
     if all(i < combine.num_leaves for i in moving):
         reason = "its operator has a derivative rule of its own, and no transpose"
-        # What follows from rules is not kept: operators that differ in them alone are equal.
+        # Operators that differ in their rules alone are equal, so what follows from rules must not
+        # be cached by the operator.
         if combine.rules is None:
             reason = _why_not_linear(combine, moving, wanted, identity=identity)
     if reason is not None:
@@ -63,22 +69,22 @@ def at_zero(
 def by_tangents(
     plain: Callable[..., list[Any]],
     jvp: Callable[..., tuple[list[Any], list[Any]]],
-    cotangents: Sequence[Any],
+    cotangents: Sequence[Tangent],
     operands: Sequence[Any],
     **params: Any,
 ) -> list[Any]:
-    """What a primitive transposes to that is linear in its undefined operands.
+    """The cotangents of the undefined operands of a primitive that is linear in them.
 
-    It is its own tangent there, at zero as anywhere. Integers have no tangents, and take its
-    ``plain`` form.
+    Its tangents in them, by ``jvp``, are the primitive itself. Integers have no tangents: for them
+    it is its ``plain`` form that is transposed.
     """
     moving = undefined(operands)
 
     def tangents(*moved: jax.Array) -> list[Any]:
-        primals, slopes = at_zero(operands, moving, moved)
+        primals, directions = at_zero(operands, moving, moved)
         if jnp.issubdtype(moved[0].dtype, jnp.integer):
-            return plain(*slopes, **params)
-        tangents = [x if i in moving else zero_of(x) for i, x in enumerate(slopes)]
+            return plain(*directions, **params)
+        tangents = [x if i in moving else zero_of(x) for i, x in enumerate(directions)]
         return [ad.instantiate_zeros(t) for t in jvp(primals, tangents, **params)[1]]
 
     return transposed(tangents, cotangents, operands, params["combine"].dtypes)
@@ -86,19 +92,20 @@ def by_tangents(
 
 def transposed(
     tangents: Callable[..., Any],
-    cotangents: Sequence[Any],
+    cotangents: Sequence[Tangent],
     operands: Sequence[Any],
     dtypes: Sequence[Any],
 ) -> list[Any]:
-    """The cotangents of the operands that are undefined, by the transpose of their tangents.
+    """The cotangents of the undefined operands; None for the others.
 
-    ``dtypes`` are the leaves'. JAX describes integers by their tangents, which have no dtype.
+    ``tangents`` is a linear function of these operands. ``dtypes`` are those of the leaves: JAX
+    describes undefined integers by the aval of their tangents, float0, which does not tell.
     """
     moving = undefined(operands)
-    avals = [operands[i].aval for i in moving]
     avals = [
-        aval.update(dtype=dtypes[i]) if aval.dtype == jax.dtypes.float0 else aval
-        for i, aval in zip(moving, avals, strict=True)
+        x.aval.update(dtype=dtypes[i]) if x.aval.dtype == jax.dtypes.float0 else x.aval
+        for i, x in enumerate(operands)
+        if i in moving
     ]
     backwards = jax.linear_transpose(tangents, *avals)
     given = [ad.instantiate_zeros(c) for c in cotangents]
@@ -113,13 +120,15 @@ def transposed(
     return [there.get(i) for i in range(len(operands))]
 
 
-def _is_of_integers(cotangent: Any) -> bool:
-    aval: Any = cotangent.aval if type(cotangent) is ad.Zero else None
-    return aval is not None and aval.dtype == jax.dtypes.float0
+def _is_of_integers(cotangent: Tangent) -> bool:
+    if not isinstance(cotangent, ad.Zero):
+        return False
+    described: Any = cotangent.aval
+    return described.dtype == jax.dtypes.float0
 
 
-def zero_of(x: Any) -> Any:
-    """The tangent of what does not move."""
+def zero_of(x: jax.Array) -> ad.Zero:
+    """The zero tangent of an operand that does not move."""
     return ad.Zero(jax.typeof(x).to_tangent_aval())
 
 

@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend import core
+from jax.typing import DTypeLike
+
+Pair: TypeAlias = tuple[jax.Array, jax.Array]
+"""The real and the imaginary part of a complex number."""
+
+Part: TypeAlias = Any
+"""A real number: an operand's, a literal's, or a part of a complex one."""
 
 
-def real_dtypes(dtype: Any) -> list[np.dtype[Any]]:
-    """The dtypes that one leaf of ``dtype`` has inside a kernel."""
+def real_dtypes(dtype: DTypeLike) -> list[np.dtype]:
+    """The dtypes of the kernel's leaves that stand for one leaf of ``dtype``."""
     dtype = np.dtype(dtype)
     if dtype.kind != "c":
         return [dtype]
@@ -26,26 +34,26 @@ def real_dtypes(dtype: Any) -> list[np.dtype[Any]]:
 
 
 def real_identity(identity: Sequence[np.generic]) -> list[np.generic]:
-    """The identity's scalars as the kernel's leaves."""
+    """The identity's scalars as those of the kernel's leaves."""
     found: list[np.generic] = []
     for scalar in identity:
         found += [scalar.real, scalar.imag] if scalar.dtype.kind == "c" else [scalar]
     return found
 
 
-def pairs(scalars: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
-    """The values of which ``scalars`` are the parts: pairs where ``avals`` are complex."""
+def pairs(scalars: Sequence[Part], avals: Sequence[jax.core.ShapedArray]) -> list[Part | Pair]:
+    """The values whose parts ``scalars`` are: pairs where ``avals`` are complex."""
     rest = iter(scalars)
     return [(next(rest), next(rest)) if a.dtype.kind == "c" else next(rest) for a in avals]
 
 
-def parts(values: Sequence[Any]) -> list[Any]:
+def parts(values: Sequence[Part | Pair]) -> list[Part]:
     """The real numbers that values consist of."""
     return [part for v in values for part in (v if isinstance(v, tuple) else (v,))]
 
 
-def complex_result(equation: core.JaxprEqn, operands: Sequence[Any]) -> Any:
-    """The result of an equation some of whose values are complex; None if kernels have no form."""
+def complex_result(equation: core.JaxprEqn, operands: Sequence[Part | Pair]) -> Part | Pair | None:
+    """The result of an equation that reads or makes pairs; None where there is no form for it."""
     name, params = equation.primitive.name, equation.params
     if name == "convert_element_type":
         return _convert(operands[0], params["new_dtype"])
@@ -55,12 +63,12 @@ def complex_result(equation: core.JaxprEqn, operands: Sequence[Any]) -> Any:
     return None if rule is None else rule(*operands)
 
 
-def _multiply(x: Any, y: Any) -> Any:
+def _multiply(x: Pair, y: Pair) -> Pair:
     return (x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0])
 
 
-def _divide(x: Any, y: Any) -> Any:
-    """Smith's algorithm: no overflow in the squared modulus."""
+def _divide(x: Pair, y: Pair) -> Pair:
+    """The quotient by Smith's algorithm, which forms no squared modulus that could overflow."""
     swap = abs(y[0]) < abs(y[1])
     big, small = lax.select(swap, y[1], y[0]), lax.select(swap, y[0], y[1])
     ratio = small / big
@@ -75,23 +83,25 @@ def _divide(x: Any, y: Any) -> Any:
     )
 
 
-def _convert(x: Any, new_dtype: Any) -> Any:
+def _convert(x: Part | Pair, new_dtype: DTypeLike) -> Pair:
     dtype = real_dtypes(new_dtype)[0]
     if isinstance(x, tuple):
-        return tuple(lax.convert_element_type(part, dtype) for part in x)
+        re, im = x
+        return lax.convert_element_type(re, dtype), lax.convert_element_type(im, dtype)
     real = lax.convert_element_type(x, dtype)
     return (real, lax.full_like(real, 0))
 
 
-def _power(x: Any, y: int) -> Any:
+def _power(x: Pair, y: int) -> Pair:
     return functools.reduce(_multiply, [x] * y)
 
 
-def _select(which: Any, *cases: Any) -> Any:
-    return tuple(lax.select_n(which, *parts) for parts in zip(*cases, strict=True))
+def _select(which: jax.Array, *cases: Pair) -> Pair:
+    re, im = zip(*cases, strict=True)
+    return lax.select_n(which, *re), lax.select_n(which, *im)
 
 
-def _exp(x: Any) -> Any:
+def _exp(x: Pair) -> Pair:
     size = jnp.exp(x[0])
     # The product of an infinite or zero size with a zero sine is zero, as for real numbers.
     real_only = x[1] == 0
@@ -99,20 +109,20 @@ def _exp(x: Any) -> Any:
     return (lax.select(real_only, size, size * jnp.cos(x[1])), sine)
 
 
-def _abs(x: Any) -> Any:
+def _abs(x: Pair) -> jax.Array:
     big, small = jnp.maximum(abs(x[0]), abs(x[1])), jnp.minimum(abs(x[0]), abs(x[1]))
     plain = (big != 0) & (big < np.inf)
     ratio = small / lax.select(plain, big, jnp.ones_like(big))
     return lax.select(plain, big * jnp.sqrt(1 + ratio * ratio), big)
 
 
-def _log1p(x: Any) -> Any:
+def _log1p(x: Pair) -> Pair:
     size = jnp.log1p(x[0] * (x[0] + 2) + x[1] * x[1])
     return (size / 2, jnp.arctan2(x[1], 1 + x[0]))
 
 
-def _greater(x: Any, y: Any) -> Any:
-    """Lexicographic order, as XLA has it."""
+def _greater(x: Pair, y: Pair) -> jax.Array:
+    """Whether x > y in the lexicographic order, which is XLA's."""
     return (x[0] > y[0]) | ((x[0] == y[0]) & (x[1] > y[1]))
 
 

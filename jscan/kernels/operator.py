@@ -1,15 +1,14 @@
-"""The operator as Triton can run it.
+"""The operator as Triton can run it: a flat jaxpr of real scalars.
 
-A complex leaf becomes two real ones (real and imaginary part); ``max`` and ``min`` become what XLA
-means by them; Schwartz's transform turns an operator on values into one on (head flag, values),
-which makes a scan segmented.
+A complex leaf becomes two real ones; ``max`` and ``min`` become what XLA means by them; Schwartz's
+transform turns an operator on values into one on (head flag, values), which makes a scan segmented.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,19 +17,24 @@ from jax import lax
 from jax.extend import core
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
+from jscan.combine import Combine
 from jscan.jaxprs import CALLS, aval, bound, equations, evaluate
 from jscan.kernels import engines, language
-from jscan.kernels.complex import complex_result, pairs, parts, real_dtypes
+from jscan.kernels.complex import Pair, complex_result, pairs, parts, real_dtypes
 
 FLAG = np.dtype(np.int32)
+"""The dtype of head flags inside a kernel."""
+
+Scalar: TypeAlias = Any
+"""A scalar while it is traced, or a NumPy scalar where it is a literal."""
 
 
 class Inexpressible(Exception):
-    """The operator cannot become a kernel's; the text says why."""
+    """Raised for an operator that no kernel can run; the text says why."""
 
 
 def trace_scalars(function: Callable[..., Any], dtypes: Sequence[np.dtype]) -> core.ClosedJaxpr:
-    """The flat jaxpr of a function of scalars, whatever mesh and promotion rules are in force."""
+    """The flat jaxpr of a function of scalars, traced in no mesh and by standard promotion."""
     scalars = [jax.ShapeDtypeStruct((), d) for d in dtypes]
     with use_abstract_mesh(AbstractMesh((), ())), jax.numpy_dtype_promotion("standard"):
         traced = jax.make_jaxpr(function)(*scalars)
@@ -41,13 +45,13 @@ def trace_scalars(function: Callable[..., Any], dtypes: Sequence[np.dtype]) -> c
 
 
 @functools.lru_cache(maxsize=1024)
-def prepare(combine: Any) -> core.ClosedJaxpr:
-    """``combine``'s scalar jaxpr over real leaves. Raises `Inexpressible`."""
+def prepare(combine: Combine) -> core.ClosedJaxpr:
+    """The operator's jaxpr over real leaves. Raises `Inexpressible`."""
     source = combine.jaxpr
     count = len(source.out_avals)
     dtypes = [d for a in source.out_avals for d in real_dtypes(a.dtype)]
 
-    def operator(*scalars: Any) -> list[Any]:
+    def operator(*scalars: Scalar) -> list[Scalar]:
         outputs = _evaluate(source.jaxpr, source.consts, pairs(scalars, source.in_avals))
         return parts(outputs[:count])
 
@@ -57,8 +61,8 @@ def prepare(combine: Any) -> core.ClosedJaxpr:
         and dtypes[0].kind in "iu"
         and dtypes[0].itemsize < 4
     ):
-        # The low bits of a 32-bit result are the narrow one, and the hardware has no narrow
-        # registers.
+        # The hardware has no narrow registers, and the low bits of the 32-bit result are the narrow
+        # one.
         wide = np.dtype(np.int32 if dtypes[0].kind == "i" else np.uint32)
         prepared = trace_scalars(operator, [wide] * 2)
     if prepared.consts:
@@ -83,7 +87,7 @@ def expressible(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
     return prepared
 
 
-def commuting_identity(operator: core.ClosedJaxpr) -> Any:
+def commuting_identity(operator: core.ClosedJaxpr) -> Scalar | None:
     """The identity of an operator that is one of the commutative machine operations, else None.
 
     Such an operator may be reduced in any order, which is cheaper than a scan.
@@ -119,7 +123,7 @@ def flag_value(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
     count = len(operator.out_avals)
     apply = core.jaxpr_as_fun(operator)
 
-    def segmented(*scalars: Any) -> tuple[Any, ...]:
+    def segmented(*scalars: Scalar) -> tuple[Scalar, ...]:
         (fx, *x), (fy, *y) = scalars[: count + 1], scalars[count + 1 :]
         combined = apply(*x, *y)
         values = [lax.select(fy != FLAG.type(0), b, c) for b, c in zip(y, combined, strict=True)]
@@ -131,30 +135,36 @@ def flag_value(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
 
 # --- rules --------------------------------------------------------------------------------------
 
+Value: TypeAlias = Scalar | Pair
+"""What stands for a value while the operator is rewritten."""
 
-def _evaluate(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-    """The jaxpr in terms of what Triton has; complex numbers are pairs (re, im) meanwhile."""
+
+def _evaluate(
+    jaxpr: core.Jaxpr, consts: Sequence[Scalar], operands: Sequence[Value]
+) -> list[Value]:
+    """The results of ``jaxpr``, in terms of primitives that Triton has."""
     makers = {v: eqn for eqn in equations(jaxpr) for v in eqn.outvars}
 
-    def short_log1p(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any] | None:
+    def short_log1p(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Value] | None:
         return [_log1p_of_fraction(*operands)] if _takes_fraction(equation, makers) else None
 
     rules = (short_log1p, _unchanged, _on_pairs, _extremum, bound)
-    return evaluate(jaxpr, [*consts, *arguments], rules, _number)
+    return evaluate(jaxpr, [*consts, *operands], rules, _number)
 
 
-def _number(scalar: Any) -> Any:
+def _number(scalar: np.generic) -> Value:
     """A literal as an operand."""
     if scalar.dtype.kind == "u":
         return language.unsigned(scalar)
     return (scalar.real, scalar.imag) if scalar.dtype.kind == "c" else scalar
 
 
-def _unchanged(equation: core.JaxprEqn, operands: Sequence[Any]) -> Sequence[Any] | None:
+def _unchanged(equation: core.JaxprEqn, operands: Sequence[Value]) -> Sequence[Value] | None:
+    """The rule for primitives that do nothing to a value."""
     return operands if equation.primitive.name == "stop_gradient" else None
 
 
-def _on_pairs(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any] | None:
+def _on_pairs(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Value] | None:
     """The rule for equations that read or make complex numbers."""
     makes = any(aval(v).dtype.kind == "c" for v in equation.outvars)
     if not (makes or any(isinstance(x, tuple) for x in operands)):
@@ -165,8 +175,8 @@ def _on_pairs(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any] | N
     return [result]
 
 
-def _extremum(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any] | None:
-    """The rule for ``max`` and ``min``: of floats they are NaN where one of them is."""
+def _extremum(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Value] | None:
+    """The rule for ``max`` and ``min``, which of floats are NaN where either operand is."""
     name = equation.primitive.name
     if name not in ("max", "min"):
         return None
@@ -179,7 +189,7 @@ def _extremum(equation: core.JaxprEqn, operands: Sequence[Any]) -> list[Any] | N
 
 
 def _takes_fraction(equation: core.JaxprEqn, makers: dict[core.Var, core.JaxprEqn]) -> bool:
-    """Whether it is log1p(exp(-|x|)) in float32, as in ``logaddexp``."""
+    """Whether the equation is log1p(exp(-|x|)) in float32, as in ``logaddexp``."""
     if equation.primitive.name != "log1p" or aval(equation.outvars[0]).dtype != jnp.float32:
         return False
     for name in ("exp", "neg", "abs"):
@@ -208,7 +218,8 @@ _LOG1P = (
 )
 
 
-def _log1p_of_fraction(t: Any) -> Any:
+def _log1p_of_fraction(t: Scalar) -> jax.Array:
+    """log1p(t) for t in [0, 1]."""
     quotient = jnp.float32(_LOG1P[0])
     for coefficient in _LOG1P[1:]:
         quotient = quotient * t + jnp.float32(coefficient)

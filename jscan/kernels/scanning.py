@@ -67,7 +67,7 @@ def why_not(
 def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
     """Why no kernel (of this method) can run on operands of this shape; None if one can."""
     if method == "block" and tuning.block(shape) is None:
-        limit = tuning.table().block_bytes // shape.width
+        limit = tuning.longest_block(shape)
         return f"rows of {shape.n} elements do not fit one tile (at most {limit} here)"
     cut = chosen(shape, method)
     pairs = ((shape.outer, cut.rows), (shape.n, cut.length), (shape.inner, cut.lanes))

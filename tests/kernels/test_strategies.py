@@ -233,5 +233,5 @@ def test_tiles_of_several_lanes(method, segmented):
         ids = np.sort(np.arange(37) % 5)
         sums = jscan.segment_sum(x[0, :, :], ids, 5, indices_are_sorted=True, method=method)
     reference.assert_equal(scanned, reference.scan(np.add, x, axis=1, flags=flags))
-    for segment in range(5):
-        np.testing.assert_array_equal(sums[segment], x[0, ids == segment].sum(0))
+    expected = [x[0, ids == segment].sum(0) for segment in range(5)]
+    np.testing.assert_array_equal(sums, expected)

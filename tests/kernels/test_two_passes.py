@@ -40,7 +40,7 @@ def test_totals_of_boolean_leaves():
 def test_parts_of_lanes_rows_and_segments(reverse):
     rng = np.random.default_rng(1)
     x, flags = rng.integers(-9, 9, (2, 200, 3)), rng.random(200) < 0.05
-    sums = jscan.cumsum(x, 1, reverse, segments=flags, method="reduce_then_scan")
+    sums = np.asarray(jscan.cumsum(x, 1, reverse, segments=flags, method="reduce_then_scan"))
     starts = np.flatnonzero(flags | (np.arange(200) == 0))
     for rows in np.split(np.arange(200), starts[1:]):
         part = x[:, rows]
