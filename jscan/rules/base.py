@@ -33,7 +33,7 @@ Form: TypeAlias = Callable[..., list[jax.Array]]
 
 
 class NoKernel(Exception):
-    """Raised by a form in kernels where none can run; says why."""
+    """The reason why no kernel can run, raised by a form in kernels."""
 
 
 def register(
@@ -104,7 +104,7 @@ def _compiled(
 def _chosen(
     name: str, in_kernels: Form, plain: Form, *operands: jax.Array, **params: Any
 ) -> list[jax.Array]:
-    """The results by a kernel where one can run; a method that was named has to."""
+    """The results by a kernel, or in plain JAX if none can run and no method is named."""
     method = params.get("method", "auto")
     if method != "xla":
         try:
@@ -119,7 +119,7 @@ def _chosen(
 def _lower_to_kernels(
     form: Form, ctx: mlir.LoweringRuleContext, *operands: Any, **params: Any
 ) -> Sequence[Any]:
-    """Lower a form that may hold a kernel, which knows nothing of meshes and runs on one device."""
+    """Lower a form with kernels for one device, since a kernel knows nothing of meshes."""
     current = jax.sharding.get_abstract_mesh()
     empty = AbstractMesh((), (), abstract_device=current.abstract_device)
     with use_abstract_mesh(empty), _as_traced(ctx, params), versions.lowering_kernels():

@@ -61,8 +61,7 @@ def reduce_in_kernels(
         assert descriptor is not None
         lanes, far = math.prod(full[axis + 1 :]), extent.FAR
         if lanes > 1 or max(descriptor.size, full[axis]) >= far:
-            # Lanes share what one search finds, and a program counts offsets and positions in 32
-            # bits.
+            # Lanes can share the result of one search, and a program counts offsets in 32 bits.
             descriptor = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
             kind = "ids"
     return kernels.reduce(
@@ -79,7 +78,7 @@ def reduce_jvp(
     kind: str,
     **params: Any,
 ) -> tuple[list[jax.Array], list[Tangent]]:
-    """The tangent of a sum is the sum of tangents, and of other reductions that of plain JAX."""
+    """The sum of tangents for a sum, and the tangents of plain JAX for another reduction."""
     params |= {"axis": axis, "kind": kind}
     if not combine.is_sum:
         return jvp_of(reduce_in_plain_jax, primals, tangents, combine=combine, **params)
@@ -105,10 +104,7 @@ def reduce_jvp(
 def reduce_transpose(
     cotangents: Sequence[Tangent], *operands: Any, combine: Combine, **params: Any
 ) -> list[Any]:
-    """The transpose of a sum spreads cotangents, and that of other reductions is their tangents'.
-
-    Every element of a sum takes the cotangent of its segment.
-    """
+    """The cotangent of each element's segment for a sum, and otherwise the tangents' transpose."""
     moving = transposition.undefined(operands)
     wanted = tuple(range(combine.num_leaves))
     bounded = params["kind"] != "whole"

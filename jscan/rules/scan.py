@@ -70,7 +70,7 @@ def scan_on_cpu(*operands: jax.Array, compact: bool, **params: Any) -> list[jax.
 def scan_transpose(
     cotangents: Sequence[Tangent], *operands: Any, combine: Combine, **params: Any
 ) -> list[Any]:
-    """The transpose of a sum is the sum from the other end, and of other scans their tangents'."""
+    """The sum from the other end for a sum, and the transpose of its tangents for another scan."""
     params["combine"] = combine
     moving = transposition.undefined(operands)
     wanted = tuple(i for i, is_used in enumerate(params["used"]) if is_used)
