@@ -5,7 +5,7 @@ from jscan import versions as versions  # first, to raise for a jax that is too 
 # isort: split
 from jscan import networks as networks
 from jscan import operators as operators
-from jscan import rules as rules  # which registers them
+from jscan import rules as rules  # tells JAX the rules of the primitives
 from jscan.recurrences import linear_recurrence as linear_recurrence
 from jscan.reductions import reduce as reduce
 from jscan.reductions import segment_max as segment_max
