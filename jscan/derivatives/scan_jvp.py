@@ -121,7 +121,8 @@ def _solve(
             component=part,
             transposed=False,
             dtypes=widths,
-            **{name: params[name] for name in ("axis", "method", "interpret", "tile")},
+            axis=params["axis"],
+            method=params["method"],
             **how,
         )
     else:
@@ -139,5 +140,5 @@ def _before(
 ) -> list[jax.Array]:
     """The previous element of each, and zero at starts."""
     starts = None if flags is None else segment_starts(flags, axis=axis, reverse=reverse)
-    zeros = [np.zeros((), x.dtype)[()] for x in arrays]
+    zeros: list[Any] = [np.zeros((), x.dtype)[()] for x in arrays]
     return shift(arrays, starts, zeros, axis=axis, reverse=reverse)

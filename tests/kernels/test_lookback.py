@@ -21,16 +21,7 @@ from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import commuting_identity, prepare
 from jscan.kernels.state import AGGREGATE, PREFIX
 from jscan.kernels.tile import Tile
-
-
-def last_write(a, b):
-    """Keeps the later element unless it is zero: associative, and does not commute."""
-    return jnp.where(b == 0, a, b)
-
-
-def affine(a, b):
-    return a[0] * b[0], a[1] * b[0] + b[1]
-
+from tests.functions import affine, last_write
 
 LEAF = jax.tree.structure(0)
 
