@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jscan.combine import Combine
 from jscan.kernels import (
     block,
     chained,
@@ -45,7 +46,7 @@ from jscan.kernels.operator import Inexpressible, prepare
 def why_not(
     leaves: Sequence[Any],
     *,
-    combine: Any,
+    combine: Combine,
     axis: int,
     exclusive: bool,
     method: str,
@@ -81,7 +82,7 @@ def scan(
     leaves: Sequence[jax.Array],
     flags: jax.Array | None,
     *,
-    combine: Any,
+    combine: Combine,
     axis: int,
     reverse: bool,
     exclusive: bool,
@@ -118,7 +119,7 @@ def scan(
 
 
 def _described(
-    combine: Any,
+    combine: Combine,
     cut: Cut,
     results: tuple[np.dtype, ...],
     used: tuple[bool, ...],
@@ -177,11 +178,16 @@ def launch(
 
 
 def _trivial(
-    leaves: Sequence[jax.Array], combine: Any, exclusive: bool, used: Sequence[bool], full: Any
+    leaves: Sequence[jax.Array],
+    combine: Combine,
+    exclusive: bool,
+    used: Sequence[bool],
+    full: tuple[int, ...],
 ) -> list[jax.Array]:
     """The results where there is nothing to launch: axes of length 0 or 1, and empty batches."""
     kept = [k for k, u in enumerate(used) if u]
     dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
     if exclusive:
-        return [jnp.full(full, combine.identity[k], dtypes[k]) for k in kept]
+        identity: Any = combine.identity
+        return [jnp.full(full, identity[k], dtypes[k]) for k in kept]
     return [jnp.broadcast_to(leaves[k], full).astype(dtypes[k]) for k in kept]
