@@ -19,7 +19,13 @@ over the length, all three on any machine; where there is no GPU ``core``,
 ``strategies`` and ``all`` compare with ``lax`` on the CPU and say so. Each prints a table and
 writes JSON with the versions of everything that matters. With ``--dry-run`` every case is lowered
 for CUDA at its full size and its answer checked at a small one, on a machine without a GPU.
-``benchmarks/memcheck.py`` runs one kernel of each kind for compute-sanitizer.
+``python -m benchmarks readme`` makes the tables and plots from the results.
+
+    cases      what is measured: operations, inputs, answers, and the suites of them
+    measuring  compilation, clocks, other libraries, the machine, rounding errors
+    reporting  the terminal, JSON, tables, plots and the README
+    tools      memcheck runs one kernel of each kind for compute-sanitizer; lowered compares the
+               texts that calls lower to
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks all``, or the name of a suite."""
+"""The command line: ``python -m benchmarks all``, the name of a suite, or ``readme``."""
 
 from __future__ import annotations
 
@@ -8,63 +8,48 @@ import sys
 import time
 from collections.abc import Sequence
 
-from benchmarks import machine, report, runs
-from benchmarks.suites import STUDIES, SUITES
-
-COMPARED = ("core", "strategies", "all")
-"""What has a comparison to offer where there is no GPU."""
+from benchmarks import runs
+from benchmarks.cases.suites import SUITES
+from benchmarks.reporting import terminal
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one suite or all; 1 if an answer was wrong or a case failed, 2 where it needs a GPU."""
     options = _parser().parse_args(arguments)
+    if options.suite == "readme":
+        # Imported here because it needs matplotlib, which measurements do without.
+        from benchmarks.reporting import readme
+
+        return readme.main()
     start = time.monotonic()
-    status = _run(options)
-    report.say(f"{time.monotonic() - start:.0f} s")
+    status = runs.asked(options)
+    terminal.say(f"{time.monotonic() - start:.0f} s")
     return status
-
-
-def _run(options: argparse.Namespace) -> int:
-    suite = options.suite
-    if suite in runs.OVERHEAD:
-        return runs.compare(options, suite)
-    if suite in STUDIES:
-        return runs.study(options, suite)
-    if options.dry_run:
-        return runs.dry_run(options, list(SUITES) if suite == "all" else [suite])
-    if machine.has_gpu():
-        return runs.everything(options) if suite == "all" else runs.run(options, suite)
-    if suite in COMPARED:
-        report.say(f"No CUDA GPU here: this is the CPU comparison, not the figures of {suite}.")
-        return runs.compare(options, suite)
-    report.say("No CUDA GPU here: --dry-run lowers the cases and checks their answers.")
-    return 2
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     suites = parser.add_subparsers(dest="suite", required=True)
+    shown = "tables and plots, here and in the README, from the results that there are"
+    suites.add_parser("readme", help=shown, description=shown)
     for name, what in (
         ("all", "every suite on one GPU, a file for each; a CPU comparison where there is none"),
         *((name, suite.about) for name, suite in SUITES.items()),
-        *((name, study.about) for name, study in STUDIES.items()),
-        ("latency", "the time of a call, beside lax.associative_scan"),
-        ("compile", "the time to compile and the size of the program"),
+        *((name, study.about) for name, study in runs.STUDIES.items()),
+        *runs.OVERHEAD.items(),
     ):
         suite = suites.add_parser(name, help=what, description=what)
-        several = name == "all" or name in STUDIES
+        several = name == "all" or name in runs.STUDIES
         out = "the folder to write to" if several else "the JSON file to write"
         suite.add_argument("--out", type=pathlib.Path, help=out)
         suite.add_argument("--commit", help="the commit measured, where git cannot say")
-        if name not in (*runs.OVERHEAD, *STUDIES):
+        if name == "all" or name in SUITES:
             _add_measuring(suite, all_suites=name == "all")
         if several:
-            seconds, what = (540, "suite") if name == "all" else (STUDIES[name].seconds, "length")
+            seconds = 540 if name == "all" else runs.STUDIES[name].seconds
+            begun = f"seconds, after which no further {'suite' if name == 'all' else 'length'}"
             suite.add_argument(
-                "--budget",
-                type=_positive,
-                default=seconds,
-                help=f"seconds, after which no further {what} is begun",
+                "--budget", type=_positive, default=seconds, help=f"{begun} is begun"
             )
     return parser
 
@@ -77,11 +62,9 @@ def _add_measuring(suite: argparse.ArgumentParser, all_suites: bool) -> None:
         suite.add_argument("--only", default="", help="cases whose name contains this")
     suite.add_argument("--rounds", type=_positive, default=rounds, help="rounds of each case")
     suite.add_argument("--iterations", type=_positive, default=iterations, help="calls of a round")
+    small = f"(in a dry run those of the answers: {runs.SMALL})"
     suite.add_argument(
-        "--shrink",
-        type=int,
-        default=0,
-        help=f"divide sizes by 2 to this power (in a dry run those of the answers: {runs.SMALL})",
+        "--shrink", type=int, default=0, help=f"divide sizes by 2 to this power {small}"
     )
     suite.add_argument(
         "--dry-run", action="store_true", help="lower for CUDA and check, without a GPU"

@@ -3,22 +3,84 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks import machine, measure, outside, overhead, report
-from benchmarks.case import Case
-from benchmarks.measure import Outcome, Stopwatch
-from benchmarks.programs import Program, compile_all, copy_program, plan, programs_of
-from benchmarks.suites import STUDIES, SUITES
+from benchmarks.cases.case import Case
+from benchmarks.cases.suites import SUITES
+from benchmarks.measuring import accuracy, machine, measure, outside, overhead
+from benchmarks.measuring.measure import Outcome, Stopwatch
+from benchmarks.measuring.programs import Program, compile_all, copy_program, plan, programs_of
+from benchmarks.reporting import report, terminal
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
 COPY_WORDS = 2**28
 SMALL = 14  # by this power of two a dry run divides the sizes of what it computes
+COMPARED = ("core", "strategies", "all")
+"""What has a comparison to offer where there is no GPU."""
+OVERHEAD = {
+    "latency": "the time of a call, beside lax.associative_scan",
+    "compile": "the time to compile and the size of the program",
+}
+"""The suites that are measured on any machine, each with a line of help."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """What runs on any machine and is no list of cases.
+
+    Attributes:
+      result: what is found out, by the seconds after which nothing further is begun.
+      show: prints it.
+      wrong: what in it should not be.
+      about: a line of help.
+      seconds: the most that it gets by default.
+    """
+
+    result: Callable[[float], dict[str, Any]]
+    show: Callable[[Mapping[str, Any]], None]
+    wrong: Callable[[Mapping[str, Any]], list[str]]
+    about: str
+    seconds: int
+
+
+STUDIES = {
+    "accuracy": Study(
+        accuracy.result,
+        accuracy.show,
+        accuracy.beyond,
+        "errors of inclusive sums over the length; up to 2^20 where there is no GPU",
+        seconds=90,
+    ),
+}
+
+
+def asked(options: argparse.Namespace) -> int:
+    """Does what the command line says; 1 if something was wrong or failed, 2 without a GPU."""
+    suite = options.suite
+    if suite not in ("all", *SUITES):
+        return _way(suite)(options, suite)
+    if options.dry_run:
+        return dry_run(options, list(SUITES) if suite == "all" else [suite])
+    if machine.has_gpu():
+        return everything(options) if suite == "all" else run(options, suite)
+    if suite in COMPARED:
+        terminal.say(f"No CUDA GPU here: this is the CPU comparison, not the figures of {suite}.")
+        return compare(options, suite)
+    terminal.say("No CUDA GPU here: --dry-run lowers the cases and checks their answers.")
+    return 2
+
+
+def _way(suite: str) -> Callable[[argparse.Namespace, str], int]:
+    """What measures a suite."""
+    if suite in STUDIES:
+        return study
+    return run if suite in SUITES else compare
 
 
 def run(options: argparse.Namespace, suite: str) -> int:
@@ -29,14 +91,14 @@ def run(options: argparse.Namespace, suite: str) -> int:
     copy = copy_program(words)
     programs = [copy, *programs_of(chosen)]
     start = time.monotonic()
-    with report.progress("compiling", len(set(programs))) as advance:
+    with terminal.progress("compiling", len(set(programs))) as advance:
         executables = compile_all(programs, lambda: advance(""))
-    report.say(f"{len(executables)} programs compiled in {time.monotonic() - start:.0f} s")
+    terminal.say(f"{len(executables)} programs compiled in {time.monotonic() - start:.0f} s")
     copied = executables[copy]
     if isinstance(copied, Exception):
         raise copied
     stopwatch = Stopwatch(copied, words)
-    with report.progress("measuring", len(chosen)) as advance:
+    with terminal.progress("measuring", len(chosen)) as advance:
         outcomes = measure.run_all(
             chosen,
             executables,
@@ -46,10 +108,8 @@ def run(options: argparse.Namespace, suite: str) -> int:
             lambda outcome: advance(report.line(outcome)),
         )
     stopwatch.time_copy(1, options.iterations)
-    environment = machine.record(options.commit)
     report.show_cases(outcomes, stopwatch)
-    _show_environment(environment)
-    report.write(_path(options, suite), report.as_json(suite, outcomes, stopwatch, environment))
+    _write(options, suite, report.as_json(suite, outcomes, stopwatch, _environment(options)))
     return _status(outcomes)
 
 
@@ -67,42 +127,38 @@ def everything(options: argparse.Namespace) -> int:
             took.append(f"{name} left out")
             status = 1
             continue
-        report.say(f"\n{name}")
+        terminal.say(f"\n{name}")
         try:
-            one = _ways(name)(options, name)
+            one = _way(name)(options, name)
         except Exception as error:  # the other suites are worth having
-            report.say(f"{name} FAILED: {type(error).__name__}: {error}")
+            terminal.say(f"{name} FAILED: {type(error).__name__}: {error}")
             one = 1
         status = max(status, one)
         took.append(f"{name} {time.monotonic() - start:.0f} s")
-        report.say(took[-1])
-    report.say(", ".join(took))
+        terminal.say(took[-1])
+    terminal.say(", ".join(took))
     return status
-
-
-def _ways(suite: str) -> Callable[[argparse.Namespace, str], int]:
-    """What measures a suite."""
-    if suite in STUDIES:
-        return study
-    return run if suite in SUITES else compare
 
 
 def study(options: argparse.Namespace, name: str) -> int:
     """Finds out what is no list of cases, on this machine; ``--out`` is the folder of its file."""
     one = STUDIES[name]
     seconds = min(options.budget, one.seconds) if options.suite == "all" else options.budget
-    content = {
-        "suite": name,
-        "environment": machine.record(options.commit),
-        **one.result(seconds),
-    }
+    content = {"suite": name, "environment": _environment(options), **one.result(seconds)}
     one.show(content)
-    _show_environment(content["environment"])
-    report.write(_path(options, name), content)
+    _write(options, name, content)
     wrong = one.wrong(content)
     for line in wrong:
-        report.say(f"WRONG OR FAILED: {line}")
+        terminal.say(f"WRONG OR FAILED: {line}")
     return 1 if wrong else 0
+
+
+def compare(options: argparse.Namespace, suite: str) -> int:
+    """What a call and a compilation cost beside lax, on this machine."""
+    content = {"suite": suite, "environment": _environment(options), **overhead.measured(suite)}
+    overhead.show(content)
+    _write(options, suite, content)
+    return 0
 
 
 def dry_run(options: argparse.Namespace, suites: Sequence[str]) -> int:
@@ -114,12 +170,10 @@ def dry_run(options: argparse.Namespace, suites: Sequence[str]) -> int:
     for suite in suites:
         outcomes = _tried(options, suite)
         report.show_cases(outcomes, None)
-        path = _path(options, suite) if options.out else None
-        if path is not None:
-            content = report.as_json(suite, outcomes, None, machine.record(options.commit))
-            report.write(path, content)
+        if options.out:
+            _write(options, suite, report.as_json(suite, outcomes, None, _environment(options)))
         status = max(status, _status(outcomes))
-    report.say(
+    terminal.say(
         "Dry run: every case was lowered for CUDA at its full size; answers are of small "
         "operands on this machine, those of strategies that need a GPU by the default method; "
         "nothing was timed."
@@ -131,14 +185,11 @@ def _tried(options: argparse.Namespace, suite: str) -> list[Outcome]:
     cases = SUITES[suite].cases
     full = cases(0)
     chosen = _chosen(full, options.only)
-    small = [
-        case.portable
-        for case, original in zip(cases(options.shrink or SMALL), full, strict=True)
-        if original in chosen
-    ]
+    pairs = zip(cases(options.shrink or SMALL), full, strict=True)
+    small = [case.portable for case, original in pairs if original in chosen]
     executables = compile_all(programs_of(small), lambda: None)
     outcomes = []
-    with report.progress("lowering and checking", len(chosen)) as advance:
+    with terminal.progress("lowering and checking", len(chosen)) as advance:
         computed = measure.run_all(small, executables, None, 1, 1, lambda _: None)
         for case, outcome in zip(chosen, computed, strict=True):
             outcome.case = case
@@ -148,47 +199,6 @@ def _tried(options: argparse.Namespace, suite: str) -> list[Outcome]:
             outcomes.append(outcome)
             advance(report.line(outcome))
     return outcomes
-
-
-def compare(options: argparse.Namespace, suite: str) -> int:
-    """What a call and a compilation cost beside lax, on this machine."""
-    content: dict[str, Any] = {"suite": suite, "environment": machine.record(options.commit)}
-    if suite in ("core", "latency"):
-        content["latency"] = overhead.latency()
-        overhead.show_ratios("A call at 2^20, by the wall clock", content["latency"])
-    if suite in ("core", "compile"):
-        content["compile"] = overhead.compile_times()
-        overhead.show_ratios("Trace, lower and compile at 2^20", content["compile"])
-        content["sizes"] = overhead.program_sizes()
-        overhead.show_sizes(content["sizes"])
-    if suite in ("strategies", "all"):
-        content["lengths"] = overhead.by_length()
-        overhead.show_ratios("A call by the wall clock", content["lengths"])
-    _show_environment(content["environment"])
-    report.write(_path(options, suite), content)
-    return 0
-
-
-OVERHEAD = ("latency", "compile")
-"""The suites that are measured on any machine."""
-
-
-def _path(options: argparse.Namespace, suite: str) -> pathlib.Path:
-    """The file to write: ``--out``, which of all suites or a study is the folder, or the usual."""
-    file = f"{suite}-{machine.device_name()}.json"
-    if options.out is None:
-        return RESULTS / file
-    path: pathlib.Path = options.out
-    return path / file if options.suite in ("all", *STUDIES) else path
-
-
-def _chosen(cases: Sequence[Case], only: str) -> list[Case]:
-    """The cases named, and those that their ratios refer to."""
-    named = [case for case in cases if only in case.name]
-    if not named:
-        sys.exit(f"no case's name contains {only!r}")
-    needed = {case.name for case in named}.union(*(case.relatives for case in named))
-    return [case for case in cases if case.name in needed]
 
 
 def _lowering_failure(case: Case) -> str | None:
@@ -208,13 +218,32 @@ def _why_not_lowered(program: Program) -> str | None:
     return None
 
 
-def _show_environment(environment: dict[str, Any]) -> None:
-    report.say(", ".join(f"{name} {value}" for name, value in environment.items() if value))
+def _chosen(cases: Sequence[Case], only: str) -> list[Case]:
+    """The cases named, and those that their ratios refer to."""
+    named = [case for case in cases if only in case.name]
+    if not named:
+        sys.exit(f"no case's name contains {only!r}")
+    needed = {case.name for case in named}.union(*(case.relatives for case in named))
+    return [case for case in cases if case.name in needed]
+
+
+def _environment(options: argparse.Namespace) -> dict[str, Any]:
+    environment = machine.record(options.commit)
+    terminal.say(", ".join(f"{name} {value}" for name, value in environment.items() if value))
+    return environment
+
+
+def _write(options: argparse.Namespace, suite: str, content: dict[str, Any]) -> None:
+    """To ``--out``, which of all suites or a study is the folder, or to the usual file."""
+    path: pathlib.Path = options.out or RESULTS
+    if options.out is None or options.suite in ("all", *STUDIES):
+        path /= f"{suite}-{machine.device_name()}.json"
+    terminal.write(path, content)
 
 
 def _status(outcomes: Sequence[Outcome]) -> int:
     bad = [outcome for outcome in outcomes if not outcome.is_right]
     for outcome in bad:
         why = outcome.failure or f"{outcome.case.check.measures}: {outcome.error}"
-        report.say(f"WRONG OR FAILED: {outcome.case.name}: {why}")
+        terminal.say(f"WRONG OR FAILED: {outcome.case.name}: {why}")
     return 1 if bad else 0

@@ -1,4 +1,4 @@
-"""Reductions by ids of segments: sorted ones to ``reduce_p``, others to a scatter."""
+"""Reductions by segment ids: ``reduce_p`` for sorted ids, and a scatter for others."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, conversions, descriptors, dispatch, fallback, meshes, operators
+from jscan import dispatch, heads, meshes, operators, primitives
+from jscan.arguments import arrays, choices, descriptors, scalars
 from jscan.combine import accumulation_dtype
 from jscan.plain import scatters
-from jscan.rules import reduce as reducing
-
-_IN_PLAIN_JAX = ("auto", "xla")
 
 
 def reduce(
@@ -32,28 +30,23 @@ def reduce(
     out_sharding: Any,
     method: str,
 ) -> jax.Array:
-    """Check the arguments of ``jscan.segment_sum`` and its like, and reduce."""
-    checks.check_method(caller, method)
-    ids = conversions.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
-    array = _one_for_each_id(caller, conversions.as_array(caller, "data", data), ids)
+    """The totals of ``jscan.segment_sum``, or of its like with another operator."""
+    choices.check_method(caller, method)
+    ids = arrays.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
+    array = _one_for_each_id(caller, arrays.as_array(caller, "data", data), ids)
     if not operator.takes(array.dtype):
         raise TypeError(
             f"{caller}: data has dtype {array.dtype}, which {operator.name} does not take"
         )
     count = _count(caller, num_segments, ids)
-    is_sorted = checks.check_flag(caller, "indices_are_sorted", indices_are_sorted)
-    unique = checks.check_flag(caller, "unique_indices", unique_indices)
-    bucket = _check_bucket_size(caller, bucket_size)
+    is_sorted = scalars.as_switch(caller, "indices_are_sorted", indices_are_sorted)
+    unique = scalars.as_switch(caller, "unique_indices", unique_indices)
+    bucket = _as_bucket_size(caller, bucket_size)
     clips = _clips(caller, mode)
     meshes.check_layout(caller, "out_sharding", out_sharding)
-    if method not in _IN_PLAIN_JAX and bucket is not None:
-        raise ValueError(
-            f"{caller}: method={method!r} has no buckets; bucket_size={bucket} needs method='auto' "
-            "or method='xla'"
-        )
-    if method not in _IN_PLAIN_JAX and not is_sorted:
-        raise ValueError(f"{caller}: method={method!r} needs indices_are_sorted=True")
-    ids = jnp.asarray(descriptors.fitted_ids(ids, count))
+    if method not in ("auto", "xla"):
+        _check_suits_kernels(caller, method, bucket, is_sorted)
+    ids = jnp.asarray(descriptors.narrow_numbers(ids, count))
     if clips and count:
         top = min(count - 1, int(operators.integer_limits(ids.dtype).max))
         ids = lax.clamp(np.zeros((), ids.dtype), ids, np.asarray(top, ids.dtype))
@@ -65,17 +58,15 @@ def reduce(
             return _product(array, ids, count, bucket, unique)
         return _scattered(operator, array, ids, count, bucket, unique)
 
-    result: jax.Array = meshes.automatically(
-        run, array, ids, like=[array], dimensions=meshes.instead_of(0)
-    )
+    result = meshes.automatically(run, array, ids, like=[array], dimensions=meshes.instead_of(0))
     return result if out_sharding is None else jax.sharding.reshard(result, out_sharding)
 
 
 def _of_neighbours(
     operator: operators.Operator, data: jax.Array, ids: jax.Array, num_segments: int, method: str
 ) -> jax.Array:
-    """The reduction where equal ids are neighbours."""
-    (result,) = reducing.reduce(
+    """The totals where equal ids are neighbours."""
+    (result,) = primitives.reduce(
         [data],
         lax.expand_dims(ids, range(1, data.ndim)),
         combine=dispatch.combine_once(operator, (data.dtype,)),
@@ -91,7 +82,7 @@ def _of_neighbours(
 def _product(
     data: jax.Array, ids: jax.Array, num_segments: int, bucket_size: int | None, unique: bool
 ) -> jax.Array:
-    """Products in any order, of whose scatter JAX knows no derivative."""
+    """The products of ids in any order: a scatter, for which JAX has no derivative."""
     return _scattered(operators.mul, data, ids, num_segments, bucket_size, unique)
 
 
@@ -101,9 +92,9 @@ def _product_jvp(
     bucket_size: int | None,
     unique: bool,
     primals: tuple[jax.Array, jax.Array],
-    tangents: tuple[Any, Any],
+    tangents: tuple[jax.Array, Any],
 ) -> tuple[jax.Array, jax.Array]:
-    """The derivative of the product of sorted ids."""
+    """The products, and their tangents by way of sorting the ids."""
     data, ids = primals
     order = jnp.argsort(ids, stable=True)
 
@@ -111,12 +102,12 @@ def _product_jvp(
         moved = jnp.take(data, order, 0)
         return _of_neighbours(operators.mul, moved, jnp.take(ids, order), num_segments, "auto")
 
-    _, slope = jax.jvp(of_sorted, (data,), (tangents[0],))
-    return _product(data, ids, num_segments, bucket_size, unique), slope
+    _, moved = jax.jvp(of_sorted, (data,), (tangents[0],))
+    return _product(data, ids, num_segments, bucket_size, unique), moved
 
 
-def _one_for_each_id(caller: str, data: jax.Array, ids: Any) -> jax.Array:
-    """``data`` with an element for each id; ``jax.ops`` spreads one for all of them too."""
+def _one_for_each_id(caller: str, data: jax.Array, ids: arrays.Array) -> jax.Array:
+    """``data`` with an element for each id; one element goes to all ids, as in ``jax.ops``."""
     if ids.ndim == 1 and data.shape[:1] in ((), (1,)):
         return jnp.broadcast_to(data, (*ids.shape, *data.shape[1:]))
     if ids.ndim != 1 or data.shape[0] != ids.shape[0]:
@@ -127,8 +118,9 @@ def _one_for_each_id(caller: str, data: jax.Array, ids: Any) -> jax.Array:
     return data
 
 
-def _count(caller: str, num_segments: Any, ids: Any) -> int:
-    count = conversions.as_count(caller, "num_segments", num_segments)
+def _count(caller: str, num_segments: Any, ids: arrays.Array) -> int:
+    """The number of segments, by default what known ids need."""
+    count = scalars.as_count(caller, "num_segments", num_segments)
     if count is not None:
         return count
     if not descriptors.is_known(ids):
@@ -142,15 +134,27 @@ def _count(caller: str, num_segments: Any, ids: Any) -> int:
     return count
 
 
-def _check_bucket_size(caller: str, bucket_size: Any) -> int | None:
-    size = conversions.as_count(caller, "bucket_size", bucket_size)
+def _as_bucket_size(caller: str, bucket_size: Any) -> int | None:
+    """The size of a bucket, or None without buckets."""
+    size = scalars.as_count(caller, "bucket_size", bucket_size)
     if size == 0:
         raise ValueError(f"{caller}: bucket_size must be at least 1; got 0")
     return size
 
 
+def _check_suits_kernels(caller: str, method: str, bucket: int | None, is_sorted: bool) -> None:
+    """Raise for what the strategies of ``reduce_p`` cannot do."""
+    if bucket is not None:
+        raise ValueError(
+            f"{caller}: method={method!r} has no buckets; bucket_size={bucket} needs method='auto' "
+            "or method='xla'"
+        )
+    if not is_sorted:
+        raise ValueError(f"{caller}: method={method!r} needs indices_are_sorted=True")
+
+
 def _clips(caller: str, mode: Any) -> bool:
-    """Whether ids are moved into range; in the other modes those out of range are dropped."""
+    """Whether ids out of range are moved into it; in every other mode they are dropped."""
     modes = lax.GatherScatterMode
     if mode is not None and not isinstance(mode, (str, modes)):
         raise TypeError(
@@ -173,18 +177,21 @@ def _scattered(
     bucket_size: int | None,
     unique: bool,
 ) -> jax.Array:
-    """The scatter of ``jax.ops``, which has no identity for types without infinity."""
+    """The totals by a scatter into the identity that ``operator`` has for each dtype.
+
+    ``jax.ops`` scatters likewise, but has no identity for dtypes that lack infinity.
+    """
     wide = data.astype(accumulation_dtype(data.dtype))
     identity = operator.identity(wide.dtype)
-    # Left to itself, JAX takes wide ids modulo 2**32.
-    places = fallback.places_of(ids, num_segments)
+    # A scatter by wide ids would take them modulo 2**32.
+    places = heads.places_of(ids, num_segments)
     n = places.shape[0]
     unique = unique and num_segments + n < descriptors.LIMIT
-    if unique:  # what is dropped goes to places of its own, too
+    if unique:  # dropped elements get places of their own, since the promise is for them, too
         beyond = lax.iota(jnp.int32, n) + np.int32(num_segments)
         places = jnp.where(places < num_segments, places, beyond)
     shape: tuple[int, ...] = (num_segments, *wide.shape[1:])
-    where: Any = places
+    where: jax.Array | tuple[jax.Array, jax.Array] = places
     if bucket_size is not None:
         bucket = lax.iota(jnp.int32, n) // np.int32(bucket_size)
         shape, where = (-(-n // bucket_size), *shape), (bucket, places)

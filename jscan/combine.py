@@ -1,25 +1,26 @@
-"""The operator of a scan as data: a scalar jaxpr that compares by what it computes.
+"""The operator of a scan as data: a jaxpr of scalars that compares by what it computes.
 
-A kernel cannot call Python, and a cache must not ask which lambda object it was handed. ``trace``
-therefore turns an operator into a ``Combine``: a flat jaxpr from 2K scalars (the K leaves of the
-left operand, then those of the right) to K scalars. Two traces of the same lambda are equal, so
-calls outside ``jit`` compile once.
+A kernel cannot call Python, and a cache must not depend on which lambda object it is handed.
+``trace`` therefore turns an operator into a ``Combine``: a flat jaxpr from 2K scalars (the K leaves
+of the left operand, then those of the right) to K scalars. Two traces of the same lambda are equal,
+so calls outside ``jit`` compile once.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import jax
 import numpy as np
 from jax import lax
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
+from jax.typing import DTypeLike
 
-from jscan.conversions import as_numbers
+from jscan.arguments.arrays import as_numbers
 from jscan.jaxprs import (
     evaluate,
     has_custom_rules,
@@ -35,21 +36,31 @@ TRACED_LENGTH = 3
 
 
 class Leaf(Protocol):
-    """What ``trace`` needs to know of an operand."""
+    """A leaf of an operand: an array, or what is known of one."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape."""
+        """The sizes of its dimensions."""
 
     @property
-    def dtype(self) -> Any:
-        """Its dtype."""
+    def dtype(self) -> np.dtype:
+        """The dtype of its elements."""
 
 
-def accumulation_dtype(dtype: Any) -> np.dtype[Any]:
+PyTree: TypeAlias = Any
+"""A pytree of arrays."""
+
+Function: TypeAlias = Callable[[PyTree, PyTree], PyTree]
+"""An operator as it is written: a function of two pytrees that returns another."""
+
+Scalar: TypeAlias = Any
+"""What is combined: an element while it is traced, a number, or an array of elements."""
+
+
+def accumulation_dtype(dtype: DTypeLike) -> np.dtype:
     """The dtype in which leaves are combined: float32 for float16 and bfloat16, else their own."""
-    dtype = np.dtype(dtype)
-    return np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
+    own = np.dtype(dtype)
+    return np.dtype(np.float32) if own.name in ("float16", "bfloat16") else own
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -60,7 +71,7 @@ class Combine:
       jaxpr: 2K scalars (left leaves, then right leaves) to K scalars in the accumulation dtypes;
         flat (no nested calls), no constants, no effects.
       identity: K NumPy scalars in the accumulation dtypes, or None where no identity is known.
-      name: what to call the operator in messages; no part of its equality.
+      name: what messages call the operator; no part of its equality.
       rules: the same function of scalars with its ``custom_jvp`` and ``custom_vjp`` calls, for
         derivatives, or None where it has none. No part of its equality either, so nothing that is
         derived from it may be cached by the operator's equality.
@@ -69,8 +80,8 @@ class Combine:
     jaxpr: core.ClosedJaxpr
     identity: tuple[np.generic, ...] | None
     name: str
-    rules: Callable[..., list[Any]] | None
-    key: tuple[Any, ...] = dataclasses.field(init=False)
+    rules: Callable[..., list[Scalar]] | None
+    key: Hashable = dataclasses.field(init=False)
     key_hash: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,14 +108,15 @@ class Combine:
         return len(self.jaxpr.out_avals)
 
     @property
-    def dtypes(self) -> list[np.dtype[Any]]:
+    def dtypes(self) -> list[np.dtype]:
         """The dtypes in which leaves are combined."""
         return [np.dtype(aval.dtype) for aval in self.jaxpr.out_avals]
 
-    def result_dtypes(self, leaves: Sequence[Any]) -> list[np.dtype[Any]]:
-        """The dtypes of results, given those of the leaves: theirs, unless they are widened.
+    def result_dtypes(self, leaves: Sequence[DTypeLike]) -> list[np.dtype]:
+        """The dtypes of results, given the dtypes of leaves.
 
-        Leaves may be narrower than what they are combined in: mask elements, say, that are counted.
+        They are the leaves' own, unless leaves are narrower than what they are combined in, as are
+        the elements of a mask that are counted.
         """
         return [
             np.dtype(given) if accumulation_dtype(given) == dtype else dtype
@@ -142,7 +154,7 @@ class Combine:
     def monoids(self) -> tuple[str | None, ...]:
         """For each leaf the one primitive that combines it, as in ``add(x, y)``; None if several.
 
-        Where there is one, it combines the leaf with its own counterpart, and nothing else does.
+        Its operands are the leaf on the left and the same leaf on the right, in either order.
         """
         jaxpr, k = self.jaxpr.jaxpr, self.num_leaves
         made = {equation.outvars[0]: equation for equation in jaxpr.eqns}
@@ -169,8 +181,8 @@ class Combine:
         k = self.num_leaves
         inputs = [*kept, *(k + i for i in kept)]
 
-        def restricted(whole: Callable[..., list[Any]], *operands: Any) -> list[Any]:
-            full: list[Any] = [np.zeros((), aval.dtype)[()] for aval in self.jaxpr.in_avals]
+        def restricted(whole: Callable[..., list[Scalar]], *operands: Scalar) -> list[Scalar]:
+            full: list[Scalar] = [np.zeros((), aval.dtype)[()] for aval in self.jaxpr.in_avals]
             for position, operand in zip(inputs, operands, strict=True):
                 full[position] = operand
             results = whole(*full)
@@ -186,7 +198,7 @@ class Combine:
 
 
 def trace(
-    fn: Callable[[Any, Any], Any],
+    fn: Function,
     leaves: Sequence[Leaf],
     treedef: jax.tree_util.PyTreeDef,
     axis: int,
@@ -211,7 +223,7 @@ def trace(
     shape[axis] = TRACED_LENGTH
     dtypes = [accumulation_dtype(leaf.dtype) for leaf in leaves] * 2
 
-    def flat(*operands: jax.Array) -> list[Any]:
+    def flat(*operands: Scalar) -> list[Scalar]:
         return apply(caller, fn, operands[:num_leaves], operands[num_leaves:], treedef)
 
     arrays = [jax.ShapeDtypeStruct(tuple(shape), dtype) for dtype in dtypes]
@@ -221,13 +233,13 @@ def trace(
         return None
     constants = [np.asarray(constant)[()] for constant in closed.consts]
 
-    def on_scalars(*operands: jax.Array) -> list[Any]:
+    def on_scalars(*operands: Scalar) -> list[Scalar]:
         return rounded(evaluate(closed.jaxpr, [*constants, *operands]))
 
-    def with_rules(*operands: jax.Array) -> list[Any]:
+    def with_rules(*operands: Scalar) -> list[Scalar]:
         return rounded(flat(*operands))
 
-    def rounded(results: Sequence[Any]) -> list[Any]:
+    def rounded(results: Sequence[Scalar]) -> list[Scalar]:
         return [lax.convert_element_type(r, d) for r, d in zip(results, dtypes, strict=False)]
 
     rules = None
@@ -244,8 +256,10 @@ def trace(
     return Combine(_trace_scalars(on_scalars, dtypes), identity, name, rules)
 
 
-def _trace_scalars(fn: Callable[..., Any], dtypes: Sequence[Any]) -> core.ClosedJaxpr:
-    """Trace ``fn`` on scalars and drop equations that no result depends on."""
+def _trace_scalars(
+    fn: Callable[..., list[Scalar]], dtypes: Sequence[DTypeLike]
+) -> core.ClosedJaxpr:
+    """The jaxpr of ``fn`` on scalars, without equations that no result depends on."""
     closed = jax.make_jaxpr(fn)(*[jax.ShapeDtypeStruct((), dtype) for dtype in dtypes])
     jaxpr, _ = pe.dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
     return core.ClosedJaxpr(jaxpr, closed.consts)
@@ -253,14 +267,15 @@ def _trace_scalars(fn: Callable[..., Any], dtypes: Sequence[Any]) -> core.Closed
 
 def apply(
     caller: str,
-    fn: Callable[[Any, Any], Any],
-    left: Sequence[Any],
-    right: Sequence[Any],
+    fn: Function,
+    left: Sequence[Scalar],
+    right: Sequence[Scalar],
     treedef: jax.tree_util.PyTreeDef,
-) -> list[Any]:
-    """The leaves of ``fn`` on two pytrees, which must be arrays in a pytree like these.
+) -> list[Scalar]:
+    """The leaves of what ``fn`` makes of two pytrees, given their leaves.
 
-    Errors that ``fn`` itself raises pass through.
+    Errors that ``fn`` itself raises pass through. Results that are no arrays, or no pytree like the
+    operands, raise.
     """
     operands = jax.tree.unflatten(treedef, left), jax.tree.unflatten(treedef, right)
     try:
@@ -277,7 +292,7 @@ def apply(
             kind = ValueError if isinstance(error, ValueError) else TypeError
             raise kind(f"{caller}: elems does not suit fn; {error}") from error
         if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            # It has not even begun.
+            # The call itself failed: no frame of fn is in the traceback.
             raise TypeError(f"{caller}: fn must take two pytrees like elems; {error}") from error
         raise
     values, structure = jax.tree.flatten(result)
@@ -296,27 +311,27 @@ def apply(
     return values
 
 
-def _corresponds(one: jax.tree_util.PyTreeDef, other: jax.tree_util.PyTreeDef) -> bool:
+def _corresponds(left: jax.tree_util.PyTreeDef, right: jax.tree_util.PyTreeDef) -> bool:
     """Whether two pytrees have the same structure; lists and tuples of any kind are alike."""
-    if one == other:
+    if left == right:
         return True
-    nodes = one.node_data(), other.node_data()
+    nodes = left.node_data(), right.node_data()
     if not all(node is not None and issubclass(node[0], (list, tuple)) for node in nodes):
         return False
-    children = one.children(), other.children()
+    children = left.children(), right.children()
     return len(children[0]) == len(children[1]) and all(map(_corresponds, *children))
 
 
 def checked(
     caller: str,
-    fn: Callable[[Any, Any], Any],
+    fn: Function,
     leaves: Sequence[Leaf],
     treedef: jax.tree_util.PyTreeDef,
-) -> Callable[[Any, Any], Any]:
-    """``fn`` on whole arrays, whose results are looked at whenever it is called."""
+) -> Function:
+    """``fn`` on whole arrays, with its results checked at every call."""
     dtypes = [leaf.dtype for leaf in leaves]
 
-    def call(left: Any, right: Any) -> Any:
+    def call(left: PyTree, right: PyTree) -> PyTree:
         operands = jax.tree.leaves(left)
         results = apply(caller, fn, operands, jax.tree.leaves(right), treedef)
         check_results(caller, [jax.typeof(x) for x in results], operands, dtypes)
@@ -326,12 +341,12 @@ def checked(
 
 
 def check_results(
-    caller: str, results: Sequence[Leaf], operands: Sequence[Leaf], dtypes: Sequence[Any]
+    caller: str, results: Sequence[Leaf], operands: Sequence[Leaf], dtypes: Sequence[DTypeLike]
 ) -> None:
     """Raise where an operator's results do not match its operands.
 
-    ``dtypes`` are those of the scanned leaves; a result may have one in place of the accumulation
-    dtype.
+    ``dtypes`` are those of the scanned leaves: a result may have the dtype of its leaf, too, where
+    operands have the accumulation dtype.
     """
     for i, (result, operand, dtype) in enumerate(zip(results, operands, dtypes, strict=True)):
         if result.shape != operand.shape:

@@ -1,4 +1,9 @@
-"""From checked leaves to a primitive for elementwise operators, else to plain JAX."""
+"""From checked arguments to a primitive, or to plain JAX for operators that no kernel can run.
+
+A kernel runs operators that work element by element on leaves of one shape. Such an operator is
+traced into a `Combine` and goes into a primitive's binding. Any other operator is called as it is,
+by scans and reductions in plain JAX.
+"""
 
 from __future__ import annotations
 
@@ -12,155 +17,255 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, fallback, meshes, neutral, primitive
+from jscan import heads, identities, meshes, primitives
+from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype, checked, trace
+from jscan.division import Division, Given, divide
 from jscan.operators import Operator
-from jscan.rules import reduce as reducing
+from jscan.plain import reduce as plain
+from jscan.plain.scan import scan_general
 
 
-def scan(
-    caller: str,
-    fn: Callable[[Any, Any], Any],
-    leaves: Sequence[jax.Array],
-    treedef: jax.tree_util.PyTreeDef,
-    *,
-    axis: int,
-    reverse: bool,
-    exclusive: bool,
-    identity: Sequence[Any] | None,
-    segments: Any,
-    method: str,
-) -> list[jax.Array]:
-    """Scan ``leaves`` along ``axis``, which counts from 0; errors name ``caller``.
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """The arguments that scans and reductions share, checked one by one.
 
-    ``identity`` has a value for each leaf, in the accumulation dtypes: NumPy scalars, or arrays
-    where it is traced or has a shape. An ``Operator`` needs none, any other exclusive scan does.
+    Attributes:
+      caller: the public function, which errors name.
+      fn: the operator, as it is given.
+      leaves: the arrays to combine, of one length along ``axis``.
+      treedef: the pytree in which ``fn`` takes them.
+      axis: the axis along which they are combined, counted from 0.
+      segments: what divides the axis, or None.
+      identity: the identity that is given for each leaf, in the dtypes in which they are combined,
+        or None. Where one is needed and none is given, ``fn`` is an `Operator`.
+      method: "auto", "xla" or the name of a strategy.
     """
-    given = identity
-    identity, combine = _combine(caller, fn, leaves, treedef, axis, identity, needed=exclusive)
-    flags = checks.flags_for(caller, segments, leaves, axis, elementwise=combine is not None)
-    if combine is None:
-        _check_plain(caller, method)
-        ends = identity if exclusive else None
-        called = checked(caller, fn, leaves, treedef)
-        with meshes.entered(leaves):
-            return fallback.scan_general(
-                called, leaves, treedef, flags, axis=axis, reverse=reverse, identity=ends
+
+    caller: str
+    fn: Callable[[Any, Any], Any]
+    leaves: Sequence[jax.Array]
+    treedef: jax.tree_util.PyTreeDef
+    axis: int
+    segments: Given | None = None
+    identity: Sequence[Neutral] | None = None
+    method: str = "auto"
+
+    def divided(self, combine: Combine | None) -> Division | None:
+        """The segments beside the leaves."""
+        elementwise = combine is not None
+        return divide(self.caller, self.segments, self.leaves, self.axis, elementwise=elementwise)
+
+    def checked_fn(self) -> Callable[[Any, Any], Any]:
+        """``fn`` for use in plain JAX, where its results are checked in each call.
+
+        Raises:
+          ValueError: ``method`` is the name of a strategy.
+        """
+        if self.method not in ("auto", "xla"):
+            raise ValueError(
+                f"{self.caller}: method={self.method!r} needs an operator that works element by "
+                "element on leaves of one shape and closes over no traced values or arrays; use "
+                "method='auto' or method='xla' for this one"
             )
-    # A kernel combines the identity with what follows, which has to be as if it were not there.
-    static = combine.identity is not None and (given is None or neutral.is_proved(combine))
-    if given is not None and not (static and exclusive):
+        return checked(self.caller, self.fn, self.leaves, self.treedef)
+
+
+def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
+    """The scans of the leaves."""
+    identity, combine = _resolve(call, needs_identity=exclusive)
+    division = call.divided(combine)
+    flags = None if division is None else division.flags()
+    starts_with = identity if exclusive else None
+    return _scan(call, combine, flags, reverse=reverse, starts_with=starts_with)
+
+
+def reduce(call: Call, *, num_segments: int | None) -> list[jax.Array]:
+    """The totals of the leaves, without their axis; with segments, ``num_segments`` along it."""
+    identity, combine = _resolve(call, needs_identity=call.segments is not None)
+    division = call.divided(combine)
+    if division is None:
+        return _reduce_whole(call, combine, identity)
+    assert num_segments is not None
+    assert identity is not None
+    # Kernels fill empty segments with the identity. Programs of reduce_then_scan also combine it
+    # with elements, where no segment begins in their part.
+    combines_identity = call.method == "reduce_then_scan"
+    if combine is None or not _has_identity(call, combine, is_combined=combines_identity):
+        return _reduce_by_scan(call, combine, division, identity, num_segments)
+    return _reduce_segments(call, combine, division, num_segments)
+
+
+def _resolve(
+    call: Call, *, needs_identity: bool
+) -> tuple[Sequence[Neutral] | None, Combine | None]:
+    """The identity, that of an `Operator` where none is given, and the operator as data.
+
+    An identity that is needed and cannot be proved is tried on elements.
+    """
+    fn, leaves, identity = call.fn, call.leaves, call.identity
+    if isinstance(fn, Operator) and identity is None:
+        return _resolve_operator(call, fn)
+    # An identity that is traced, or has a shape, cannot be part of a static operator.
+    known = tuple(value for value in identity or () if isinstance(value, np.generic))
+    is_static = len(known) == len(leaves)
+    combine = trace(
+        fn, leaves, call.treedef, call.axis, known if is_static else None, caller=call.caller
+    )
+    if needs_identity and identity is not None and not (combine and identities.is_proved(combine)):
+        identities.check(call.caller, fn, leaves, call.treedef, call.axis, identity)
+    return identity, combine
+
+
+def _resolve_operator(call: Call, fn: Operator) -> tuple[Sequence[Neutral], Combine | None]:
+    """An operator of this package, with its own identity."""
+    for leaf in call.leaves:
+        if not fn.takes(leaf.dtype):
+            raise TypeError(
+                f"{call.caller}: fn is operators.{fn.name}, which does not take elems of dtype "
+                f"{leaf.dtype}"
+            )
+    dtypes = tuple(leaf.dtype for leaf in call.leaves)
+    identity = fn.identities([accumulation_dtype(dtype) for dtype in dtypes])
+    if any(leaf.shape != call.leaves[0].shape for leaf in call.leaves):
+        return identity, None
+    try:
+        return identity, _trace_once(fn, call.treedef, dtypes)
+    except (TypeError, ValueError):
+        # It does not suit the pytree; this trace raises the same error in the caller's name.
+        traced = trace(fn, call.leaves, call.treedef, call.axis, None, caller=call.caller)
+        return identity, traced
+
+
+def _has_identity(call: Call, combine: Combine, *, is_combined: bool) -> bool:
+    """Whether an operator has a static identity that a kernel may use.
+
+    One that ``is_combined`` with elements must leave them as they are. Those of an `Operator` do;
+    for a given one it must be proved.
+    """
+    if combine.identity is None:
+        return False
+    return call.identity is None or not is_combined or identities.is_proved(combine)
+
+
+def _scan(
+    call: Call,
+    combine: Combine | None,
+    flags: jax.Array | None,
+    *,
+    reverse: bool,
+    starts_with: Sequence[Neutral] | None,
+) -> list[jax.Array]:
+    """The scan by a primitive or in plain JAX; exclusive where it ``starts_with`` an identity."""
+    if combine is not None:
+        return _scan_by_primitive(call, combine, flags, reverse=reverse, starts_with=starts_with)
+    called = call.checked_fn()
+    with meshes.entered(call.leaves):
+        return scan_general(
+            called,
+            call.leaves,
+            call.treedef,
+            flags,
+            axis=call.axis,
+            reverse=reverse,
+            identity=starts_with,
+        )
+
+
+def _scan_by_primitive(
+    call: Call,
+    combine: Combine,
+    flags: jax.Array | None,
+    *,
+    reverse: bool,
+    starts_with: Sequence[Neutral] | None,
+) -> list[jax.Array]:
+    """The scan by ``scan_p``, whose kernels combine the identity with the elements behind it.
+
+    An identity that must not be combined is put at the starts of the inclusive scan instead, whose
+    results move on by one place.
+    """
+    exclusive = starts_with is not None and _has_identity(call, combine, is_combined=True)
+    if call.identity is not None and not exclusive:
         combine = dataclasses.replace(combine, identity=None)
 
-    def run(leaves: Sequence[jax.Array], flags: jax.Array | None, identity: Any) -> list[jax.Array]:
-        results = primitive.scan(
+    def run(
+        leaves: Sequence[jax.Array],
+        flags: jax.Array | None,
+        starts_with: Sequence[Neutral] | None,
+    ) -> list[jax.Array]:
+        results = primitives.scan(
             leaves,
             flags,
             combine=combine,
-            axis=axis,
+            axis=call.axis,
             reverse=reverse,
-            exclusive=exclusive and static,
-            method=method,
+            exclusive=exclusive,
+            method=call.method,
         )
-        if static or not exclusive or identity is None:
+        if exclusive or starts_with is None:
             return results
         starts = None
         if flags is not None:
-            starts = fallback.segment_starts(flags, axis=axis, reverse=reverse)
-        return fallback.shift(results, starts, identity, axis=axis, reverse=reverse)
+            starts = heads.segment_starts(flags, axis=call.axis, reverse=reverse)
+        return heads.shift(results, starts, starts_with, axis=call.axis, reverse=reverse)
 
-    like = [*leaves] if flags is None else [*leaves, flags]
-    results: list[jax.Array] = meshes.automatically(run, leaves, flags, identity, like=like)
-    return results
+    like = [*call.leaves] if flags is None else [*call.leaves, flags]
+    return meshes.automatically(run, call.leaves, flags, starts_with, like=like)
 
 
-def reduce(
-    caller: str,
-    fn: Callable[[Any, Any], Any],
-    leaves: Sequence[jax.Array],
-    treedef: jax.tree_util.PyTreeDef,
-    *,
-    axis: int,
-    identity: Sequence[Any] | None,
-    segments: Any,
-    num_segments: int | None,
-    method: str,
+def _reduce_segments(
+    call: Call, combine: Combine, division: Division, num_segments: int
 ) -> list[jax.Array]:
-    """Reduce ``leaves`` along ``axis``, which counts from 0; errors name ``caller``.
-
-    ``identity`` is as for `scan`. Without ``segments`` the axis is gone from the results.
-    """
-    given = identity
-    by_segments = segments is not None
-    identity, combine = _combine(caller, fn, leaves, treedef, axis, identity, needed=by_segments)
-    if segments is None:
-        return _reduce_whole(
-            caller, fn, leaves, treedef, combine, axis=axis, identity=identity, method=method
-        )
-    assert num_segments is not None
-    static = combine is not None and combine.identity is not None
-    if static and given is not None and method == "reduce_then_scan":
-        # Parts in which no segment begins hold the identity, which is combined with others.
-        static = neutral.is_proved(combine)
-    if combine is None or not static:
-        # An identity that is traced, or an array, is no part of a static operator.
-        scanned = scan(
-            caller,
-            fn,
-            leaves,
-            treedef,
-            axis=axis,
-            reverse=False,
-            exclusive=False,
-            identity=given,
-            segments=segments,
-            method=method,
-        )
-        kind, descriptor = checks.descriptor_for(
-            caller, segments, leaves, axis, elementwise=combine is not None
-        )
-        n = leaves[0].shape[axis]
-
-        def last(scanned: Any, descriptor: jax.Array, identity: Any) -> list[jax.Array]:
-            numbers = reducing.segment_numbers(descriptor, axis=axis, kind=kind, n=n)
-            return fallback.last_of_segments(
-                scanned, numbers, identity, axis=axis, num_segments=num_segments
-            )
-
-        totals: list[jax.Array] = meshes.automatically(
-            last, scanned, descriptor, identity, like=scanned, dimensions=meshes.instead_of(axis)
-        )
-        return totals
-    kind, descriptor = checks.descriptor_for(caller, segments, leaves, axis, elementwise=True)
+    """The totals of segments by ``reduce_p``."""
+    kind, descriptor = division.descriptor()
 
     def run(leaves: Sequence[jax.Array], descriptor: jax.Array) -> list[jax.Array]:
-        return reducing.reduce(
+        return primitives.reduce(
             leaves,
             descriptor,
             combine=combine,
-            axis=axis,
+            axis=call.axis,
             kind=kind,
             num_segments=num_segments,
-            method=method,
+            method=call.method,
         )
 
-    results: list[jax.Array] = meshes.automatically(
-        run, leaves, descriptor, like=leaves, dimensions=meshes.instead_of(axis)
+    return meshes.automatically(
+        run, call.leaves, descriptor, like=call.leaves, dimensions=meshes.instead_of(call.axis)
     )
-    return results
+
+
+def _reduce_by_scan(
+    call: Call,
+    combine: Combine | None,
+    division: Division,
+    identity: Sequence[Neutral],
+    num_segments: int,
+) -> list[jax.Array]:
+    """The totals of segments as the last elements of their scans, and the identity where empty."""
+    axis, n = call.axis, call.leaves[0].shape[call.axis]
+    scanned = _scan(call, combine, division.flags(), reverse=False, starts_with=None)
+    kind, descriptor = division.descriptor()
+
+    def last(
+        scanned: Sequence[jax.Array], descriptor: jax.Array, identity: Sequence[Neutral]
+    ) -> list[jax.Array]:
+        numbers = plain.segment_numbers(descriptor, axis=axis, kind=kind, n=n)
+        return plain.last_of_segments(
+            scanned, numbers, identity, axis=axis, num_segments=num_segments
+        )
+
+    return meshes.automatically(
+        last, scanned, descriptor, identity, like=scanned, dimensions=meshes.instead_of(axis)
+    )
 
 
 def _reduce_whole(
-    caller: str,
-    fn: Callable[[Any, Any], Any],
-    leaves: Sequence[jax.Array],
-    treedef: jax.tree_util.PyTreeDef,
-    combine: Combine | None,
-    *,
-    axis: int,
-    identity: Sequence[Any] | None,
-    method: str,
+    call: Call, combine: Combine | None, identity: Sequence[Neutral] | None
 ) -> list[jax.Array]:
+    """The totals of whole leaves."""
+    axis, leaves = call.axis, call.leaves
     if leaves[0].shape[axis] == 0:
         assert identity is not None
         shapes = [leaf.shape[:axis] + leaf.shape[axis + 1 :] for leaf in leaves]
@@ -169,95 +274,42 @@ def _reduce_whole(
             for value, leaf, shape in zip(identity, leaves, shapes, strict=True)
         ]
     if combine is None:
-        _check_plain(caller, method)
-        called = checked(caller, fn, leaves, treedef)
+        called = call.checked_fn()
         with meshes.entered(leaves):
-            results = fallback.reduce_general(called, leaves, treedef, axis=axis)
+            results = plain.reduce_general(called, leaves, call.treedef, axis=axis)
         return [lax.squeeze(x, (axis,)) for x in results]
 
     def run(leaves: Sequence[jax.Array]) -> list[jax.Array]:
-        if method == "auto" and fallback.are_monoids(combine):
+        if call.method == "auto" and plain.are_monoids(combine):
             # XLA's own reduction reads at the speed of memory.
-            return fallback.reduce_monoids(leaves, combine, axis=axis)
-        results = reducing.reduce(
-            leaves, None, combine=combine, axis=axis, kind="whole", num_segments=1, method=method
+            return plain.reduce_monoids(leaves, combine, axis=axis)
+        results = primitives.reduce(
+            leaves,
+            None,
+            combine=combine,
+            axis=axis,
+            kind="whole",
+            num_segments=1,
+            method=call.method,
         )
         return [lax.squeeze(x, (axis,)) for x in results]
 
-    totals: list[jax.Array] = meshes.automatically(
-        run, leaves, like=leaves, dimensions=meshes.without(axis)
-    )
-    return totals
+    return meshes.automatically(run, leaves, like=leaves, dimensions=meshes.without(axis))
 
 
-def _combine(
-    caller: str,
-    fn: Callable[[Any, Any], Any],
-    leaves: Sequence[jax.Array],
-    treedef: jax.tree_util.PyTreeDef,
-    axis: int,
-    identity: Sequence[Any] | None,
-    *,
-    needed: bool,
-) -> tuple[Sequence[Any] | None, Combine | None]:
-    """The identity, filled in for an operator of this package, and the operator as data.
-
-    Where it is ``needed``, an identity that is not proved is tried.
-    """
-    if isinstance(fn, Operator) and identity is None:
-        for leaf in leaves:
-            if not fn.takes(leaf.dtype):
-                raise TypeError(
-                    f"{caller}: fn is operators.{fn.name}, which does not take elems of dtype "
-                    f"{leaf.dtype}"
-                )
-        dtypes = tuple(leaf.dtype for leaf in leaves)
-        identity = fn.identities([accumulation_dtype(dtype) for dtype in dtypes])
-        if not _alike(leaves):
-            return identity, None
-        try:
-            return identity, _trace_once(fn, treedef, dtypes)
-        except (TypeError, ValueError):
-            # Traced anew, by the function that was called.
-            return identity, trace(fn, leaves, treedef, axis, None, caller=caller)
-    # A traced identity, or one with a shape, is no part of a static operator.
-    known = tuple(identity) if identity is not None and _is_static(identity) else None
-    combine = trace(fn, leaves, treedef, axis, known, caller=caller)
-    if needed and identity is not None and not (combine and neutral.is_proved(combine)):
-        neutral.check(caller, fn, leaves, treedef, axis, identity)
-    return identity, combine
-
-
-def combine_once(operator: Operator, dtypes: tuple[Any, ...]) -> Combine:
-    """An operator of this package on one leaf, or on a flat tuple of them."""
+def combine_once(operator: Operator, dtypes: tuple[np.dtype, ...]) -> Combine:
+    """An operator of this package as data, on one leaf or on a flat tuple of leaves."""
     treedef = jax.tree.structure(0 if len(dtypes) == 1 else dtypes)
     combine = _trace_once(operator, treedef, dtypes)
     assert combine is not None
     return combine
 
 
-def _check_plain(caller: str, method: str) -> None:
-    if method not in ("auto", "xla"):
-        raise ValueError(
-            f"{caller}: method={method!r} needs an operator that works element by element on "
-            "leaves of one shape and closes over no traced values or arrays; use method='auto' "
-            "or method='xla' for this one"
-        )
-
-
-def _alike(leaves: Sequence[jax.Array]) -> bool:
-    return all(leaf.shape == leaves[0].shape for leaf in leaves)
-
-
-def _is_static(identity: Sequence[Any]) -> bool:
-    return all(isinstance(value, np.generic) for value in identity)
-
-
 @functools.lru_cache(maxsize=256)
 def _trace_once(
-    operator: Operator, treedef: jax.tree_util.PyTreeDef, dtypes: tuple[Any, ...]
+    operator: Operator, treedef: jax.tree_util.PyTreeDef, dtypes: tuple[np.dtype, ...]
 ) -> Combine | None:
-    """An operator of this package, which cannot change between calls, with its identity."""
+    """An operator of this package as data, with its identity; it cannot change between calls."""
     identity = operator.identities([accumulation_dtype(dtype) for dtype in dtypes])
     leaves = [jax.ShapeDtypeStruct((1,), dtype) for dtype in dtypes]
     return trace(operator, leaves, treedef, 0, identity)

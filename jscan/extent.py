@@ -3,28 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 FAR = 2**31 - 2**20
-"""Positions from here on do not fit 32 bits, for a tile may reach past the end."""
+"""Positions from here on do not fit 32 bits, since a tile may reach past the end of its axis."""
 
 
-def full_shape(operands: Sequence[Any]) -> tuple[int, ...]:
-    """The shape across operands that have each dimension in full or as 1."""
+class Shaped(Protocol):
+    """An array, or its abstract value."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of its dimensions."""
+
+
+def full_shape(operands: Sequence[Shaped]) -> tuple[int, ...]:
+    """The shape of operands together, each of which has a dimension in full or as 1."""
     return tuple(
         next((size for size in sizes if size != 1), 1)
         for sizes in zip(*(x.shape for x in operands), strict=True)
     )
 
 
+def at_full_size(
+    leaves: Sequence[jax.Array], full: tuple[int, ...], beside: Sequence[Shaped] = ()
+) -> list[jax.Array]:
+    """Leaves that have the shape ``full`` together, or together with those ``beside`` them.
+
+    The first one is broadcast where they would not. They may lack a dimension where ``vmap`` maps
+    some other operand alone.
+    """
+    first, *rest = leaves
+    if full_shape([*leaves, *beside]) != full:
+        first = jnp.broadcast_to(first, full)
+    return [first, *rest]
+
+
 def vary_alike(operands: Sequence[jax.Array]) -> list[jax.Array]:
-    """Make every operand vary over the shard_map axes that any of them varies over."""
+    """Operands that vary over all of the shard_map axes that any of them varies over."""
     varying = [jax.typeof(x).mat.varying for x in operands]
     every = frozenset().union(*varying)
     return [
         lax.pcast(x, tuple(sorted(every - axes)), to="varying") if every - axes else x
         for x, axes in zip(operands, varying, strict=True)
     ]
+
+
+def check_places(caller: str, name: str, array: Shaped, axis: int) -> None:
+    """Raise for an axis so long that places along it do not fit the results."""
+    if array.shape[axis] >= 2**31:
+        raise ValueError(
+            f"{caller}: places are counted in int32, so that an axis may have at most {2**31 - 1} "
+            f"elements; got {name} of shape {array.shape} along axis={axis}"
+        )

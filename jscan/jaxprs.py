@@ -1,14 +1,28 @@
-"""Jaxprs of elementwise functions: recognised, run on scalars or arrays, compared by structure."""
+"""Jaxprs of elementwise functions: recognised, evaluated, compared by structure.
+
+An operator is kept as a jaxpr, and much is asked of it: its values, on scalars and on arrays; a
+form of it that a kernel can run; its derivative, its linearity; whether its identity is one. Each
+of these is a walk along the equations that differs from the others in what stands for a value, and
+in what an equation makes of such values. `evaluate` is the walk, and takes the rest as rules.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import numpy as np
 from jax import lax
 from jax.extend import core
+
+Value = TypeVar("Value")
+
+Atom: TypeAlias = core.Var | core.Literal
+"""What an equation reads."""
+
+Rule: TypeAlias = Callable[[core.JaxprEqn, Sequence[Value]], Sequence[Value] | None]
+"""The results of an equation, given its operands; None where the rule does not cover it."""
 
 # fmt: off
 ELEMENTWISE = frozenset({
@@ -27,7 +41,7 @@ ELEMENTWISE = frozenset({
 """Primitives whose result at an index depends on their operands at that index alone."""
 
 RESHAPING = frozenset({"broadcast_in_dim", "reshape", "squeeze"})
-"""Primitives that do nothing to a scalar."""
+"""Primitives that leave a scalar as it is."""
 
 CUSTOM_CALLS = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
 CALLS = CUSTOM_CALLS | {"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2"}
@@ -44,12 +58,12 @@ def is_elementwise(closed: core.ClosedJaxpr, shape: tuple[int, ...]) -> bool:
             constants += _called(eqn)[1]
         elif name in RESHAPING:
             # Only a scalar may be spread; anything else could move elements about.
-            if any(_shape(v) != () for v in eqn.invars):
+            if any(aval(v).shape != () for v in eqn.invars):
                 return False
         elif name not in ELEMENTWISE:
             return False
         constants += [v.val for v in eqn.invars if isinstance(v, core.Literal)]
-        if any(_shape(v) not in (shape, ()) for v in eqn.outvars):
+        if any(aval(v).shape not in (shape, ()) for v in eqn.outvars):
             return False
     return all(_is_concrete_scalar(constant) for constant in constants)
 
@@ -67,31 +81,70 @@ def equations(jaxpr: core.Jaxpr) -> Iterator[core.JaxprEqn]:
             yield from equations(_called(eqn)[0])
 
 
-def evaluate(jaxpr: core.Jaxpr, operands: Sequence[Any]) -> list[Any]:
-    """Run an elementwise jaxpr on scalars or arrays of one shape, whatever it was traced on.
+# --- evaluation ---------------------------------------------------------------------------------
 
-    Constants come first among the operands. Calls are inlined. The equations' contexts (mesh,
-    compute type) are not restored: an operator is traced apart from the place where it is used.
+
+def bound(eqn: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
+    """The rule that binds an equation's primitive as it stands."""
+    results = eqn.primitive.bind(*operands, **eqn.params)
+    return results if eqn.primitive.multiple_results else [results]
+
+
+def elementwise(eqn: core.JaxprEqn, operands: Sequence[Any]) -> list[Any] | None:
+    """The rule that computes on scalars or on arrays of one shape, whatever was traced on.
+
+    On scalars alone any primitive may be bound. On arrays it does not cover those that hold jaxprs
+    of scalars: loops and branches.
+    """
+    if eqn.primitive.name in RESHAPING:
+        return [lax.convert_element_type(operands[0], aval(eqn.outvars[0]).dtype)]
+    wide = next((x for x in operands if np.ndim(x) > 0), None)
+    if wide is None:
+        return bound(eqn, operands)
+    if any(core.jaxprs_in_params(eqn.params)):
+        return None
+    return bound(eqn, [spread(x, wide) for x in operands])
+
+
+def evaluate(
+    jaxpr: core.Jaxpr,
+    operands: Sequence[Value],
+    rules: Sequence[Rule[Value]] = (elementwise,),
+    number: Callable[[Any], Value] = lambda scalar: scalar,
+) -> list[Value]:
+    """The results of ``jaxpr``, equation by equation.
+
+    Calls are inlined. The equations' contexts (mesh, compute type) are not restored: an operator is
+    traced apart from the place where it is used.
+
+    Args:
+      jaxpr: what is evaluated.
+      operands: what its constants, then its inputs, stand for.
+      rules: asked in turn for the results of an equation, until one covers it.
+      number: what a literal, or a constant of a call, stands for. It is given a NumPy scalar of the
+        literal's dtype, which may be written as a bare Python number.
+
+    Raises:
+      NotImplementedError: no rule covers an equation; the error names its primitive.
     """
     values = dict(zip([*jaxpr.constvars, *jaxpr.invars], operands, strict=True))
 
-    def read(v: Any) -> Any:
-        # A literal may be a bare Python number.
-        return np.asarray(v.val, _dtype(v))[()] if isinstance(v, core.Literal) else values[v]
+    def read(v: Atom) -> Value:
+        if isinstance(v, core.Literal):
+            return number(np.asarray(v.val, aval(v).dtype)[()])
+        return values[v]
 
     for eqn in jaxpr.eqns:
         inputs = [read(v) for v in eqn.invars]
-        name = eqn.primitive.name
-        results: list[Any]
-        if name in RESHAPING:
-            results = [lax.convert_element_type(inputs[0], _dtype(eqn.outvars[0]))]
-        elif name in CALLS:
+        results: Sequence[Value] | None
+        if eqn.primitive.name in CALLS:
             called, constants = _called(eqn)
-            scalars = [np.asarray(constant)[()] for constant in constants]
-            results = evaluate(called, [*scalars, *inputs])
+            scalars = [number(np.asarray(constant)[()]) for constant in constants]
+            results = evaluate(called, [*scalars, *inputs], rules, number)
         else:
-            results = eqn.primitive.bind(*_spread_all(inputs), **eqn.params)
-            results = results if eqn.primitive.multiple_results else [results]
+            results = next((r for rule in rules if (r := rule(eqn, inputs)) is not None), None)
+        if results is None:
+            raise NotImplementedError(f"jscan: no rule covers {eqn.primitive.name} in an operator")
         values.update(zip(eqn.outvars, results, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
@@ -101,24 +154,16 @@ def spread(value: Any, like: jax.Array) -> jax.Array:
     return value if np.ndim(value) == np.ndim(like) else lax.full_like(like, value, value.dtype)
 
 
-def _spread_all(inputs: Sequence[Any]) -> Sequence[Any]:
-    wide = next((x for x in inputs if np.ndim(x) > 0), None)
-    return inputs if wide is None else [spread(x, wide) for x in inputs]
+def aval(v: Atom) -> jax.core.ShapedArray:
+    """The shape and dtype of what an equation reads or makes."""
+    found: Any = v.aval  # of a type that has neither, as far as JAX says
+    return found
 
 
 def _called(eqn: core.JaxprEqn) -> tuple[core.Jaxpr, list[Any]]:
-    """The jaxpr that a call equation runs, and its constants."""
+    """The jaxpr that a call runs, and its constants."""
     inner = next(eqn.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in eqn.params)
     return (inner.jaxpr, list(inner.consts)) if isinstance(inner, core.ClosedJaxpr) else (inner, [])
-
-
-def _shape(v: Any) -> tuple[int, ...]:
-    shape: tuple[int, ...] = v.aval.shape
-    return shape
-
-
-def _dtype(v: Any) -> Any:
-    return v.aval.dtype
 
 
 def _is_concrete_scalar(value: Any) -> bool:
@@ -127,17 +172,20 @@ def _is_concrete_scalar(value: Any) -> bool:
     return not isinstance(value, jax.Array) or value.is_fully_addressable
 
 
-def structure(jaxpr: core.Jaxpr) -> tuple[Any, ...]:
-    """A flat jaxpr as a hashable value; equal for equal programs, whatever their variables."""
-    numbers: dict[Any, int] = {}
+# --- comparison ---------------------------------------------------------------------------------
 
-    def atom(v: Any) -> Any:
+
+def structure(jaxpr: core.Jaxpr) -> Hashable:
+    """A flat jaxpr as a hashable value; equal for equal programs, whatever their variables."""
+    numbers: dict[core.Var, int] = {}
+
+    def atom(v: Atom) -> Hashable:
         if isinstance(v, core.Literal):
-            return scalar_structure(np.asarray(v.val, _dtype(v)))
+            return scalar_structure(np.asarray(v.val, aval(v).dtype))
         return numbers.setdefault(v, len(numbers))
 
-    def typed(v: Any) -> tuple[Any, ...]:
-        return atom(v), _shape(v), _dtype(v)
+    def typed(v: Atom) -> Hashable:
+        return atom(v), aval(v).shape, aval(v).dtype
 
     inputs = tuple(typed(v) for v in jaxpr.invars)
     body = tuple(
@@ -152,13 +200,13 @@ def structure(jaxpr: core.Jaxpr) -> tuple[Any, ...]:
     return inputs, body, tuple(atom(v) for v in jaxpr.outvars)
 
 
-def _param_structure(value: Any) -> Any:
+def _param_structure(value: Any) -> Hashable:
     if isinstance(value, (tuple, list)):
         return tuple(_param_structure(item) for item in value)
     return scalar_structure(value) if isinstance(value, np.ndarray) else value
 
 
-def scalar_structure(value: Any) -> tuple[Any, ...]:
+def scalar_structure(value: Any) -> Hashable:
     """A value by its dtype and bytes, so that 0.0 and -0.0 differ and NaN equals itself."""
     array = np.asarray(value)
     return array.dtype, array.shape, array.tobytes()

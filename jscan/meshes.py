@@ -1,9 +1,9 @@
-"""Meshes whose axes have the type Explicit: where it ends, and how results are laid out.
+"""Meshes whose axes have the type Explicit, and how results are laid out in them.
 
 Along such an axis the layout of an array is part of its type, and every operation must be told the
-layout of its result, also in a batch and in a derivative. What is written here knows one thing of
-it: a result is laid out as the operand that it belongs to. So the axes count as Auto while jscan's
-own operations run, where XLA finds the layouts in between, and results get theirs at the end:
+layout of its result, also in a batch and in a derivative. jscan has one rule for it: a result is
+laid out as the operand that it belongs to. While jscan's own operations run, the axes therefore
+count as Auto, so that XLA finds the layouts in between, and the results get theirs at the end:
 
     operands ── cast, which moves nothing ──► own operations, axes Auto ── laid out ──► results
 
@@ -33,31 +33,38 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Dimensions = Callable[[int], int | None]
-"""From a result's dimension to that of the operand which lies there; None where none does."""
+"""Maps a result's dimension to the operand's dimension that lies there, or to None."""
 
 
 def same(dimension: int) -> int | None:
-    """Results have the operands' dimensions."""
+    """Dimensions of results that are those of the operands."""
     return dimension
 
 
 def without(axis: int) -> Dimensions:
-    """Results have the operands' dimensions but for ``axis``."""
+    """Dimensions of results that lack the operands' ``axis``."""
     return lambda d: d if d < axis else d + 1
 
 
 def instead_of(axis: int, count: int = 1) -> Dimensions:
-    """Results have one dimension of their own where the operands have ``count``, from ``axis``."""
+    """Dimensions of results with one of their own in place of ``count``, from ``axis`` on."""
     return lambda d: d if d < axis else None if d == axis else d + count - 1
 
 
-def automatically(
-    run: Callable[..., Any], *operands: Any, like: Sequence[Any], dimensions: Dimensions = same
-) -> Any:
-    """``run(*operands)`` with all axes Auto; results are laid out as ``like``.
+Entry = str | tuple[str, ...] | None
+"""The mesh axes over which a dimension is sharded."""
 
-    Operands are pytrees. The first result takes after the first of ``like`` before the others, and
-    so on.
+
+def automatically(
+    run: Callable[..., R],
+    *operands: Any,
+    like: Sequence[jax.Array],
+    dimensions: Dimensions = same,
+) -> R:
+    """``run(*operands)`` with all axes Auto; its results are laid out as the arrays ``like``.
+
+    Operands are pytrees. The first result takes the layout of the first array, the second that of
+    the second, and so on, or in a dimension in which that one has none, the layout of another.
     """
     mesh = explicit_mesh(operands)
     if mesh is None:
@@ -74,15 +81,17 @@ def automatically(
         own = shapes[i : i + 1]
         others = [aval for aval in shapes if not own or aval.ndim == own[0].ndim]
         placed.append(_laid_out(x, mesh, _entries(x, [*own, *others], dimensions)))
-    return jax.tree.unflatten(treedef, placed)
+    whole: R = jax.tree.unflatten(treedef, placed)
+    return whole
 
 
 def automatic(
     take_after: Callable[[dict[str, Any]], tuple[Any, Dimensions]],
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A public function that calls none of the user's, run `automatically`.
+    """A decorator of public functions that call none of the user's: they run `automatically`.
 
-    ``take_after`` says, from its arguments, which arrays its results take after and how.
+    ``take_after`` returns, for the arguments, the arrays ``like`` which results are laid out and
+    their ``dimensions``.
     """
 
     def decorator(function: Callable[P, R]) -> Callable[P, R]:
@@ -94,14 +103,13 @@ def automatic(
                 return function(*args, **kwargs)
             arguments = signature.bind(*args, **kwargs).arguments
             like, dimensions = take_after(arguments)
-            results: R = automatically(
+            return automatically(
                 lambda args, kwargs: function(*args, **kwargs),
                 args,
                 kwargs,
                 like=[x for x in jax.tree.leaves(like) if hasattr(x, "shape")],
                 dimensions=dimensions,
             )
-            return results
 
         return wrapped
 
@@ -109,10 +117,10 @@ def automatic(
 
 
 @contextlib.contextmanager
-def entered(arrays: Sequence[Any]) -> Iterator[None]:
-    """In the mesh that only known arrays tell of, where none is entered.
+def entered(arrays: Sequence[jax.Array]) -> Iterator[None]:
+    """A context in the mesh of known arrays, where no mesh has been entered.
 
-    Outside of it JAX lays out nothing new in it: identities, say, beside the arrays.
+    Outside of a mesh JAX lays out no new array in it, such as an identity beside the arrays.
     """
     found = explicit_mesh(arrays) is not None and jax.sharding.get_abstract_mesh().empty
     known = [x.sharding for x in arrays if found and not isinstance(x, jax.core.Tracer)]
@@ -123,7 +131,7 @@ def entered(arrays: Sequence[Any]) -> Iterator[None]:
 
 
 def check_layout(caller: str, name: str, layout: Any) -> None:
-    """Raise unless ``layout`` says where each part of a result lies, or is None."""
+    """Raise unless ``layout`` is None or places each part of a result."""
     if layout is not None and not isinstance(layout, (NamedSharding, PartitionSpec)):
         raise TypeError(
             f"{caller}: {name} must be a jax.sharding.NamedSharding or PartitionSpec; "
@@ -135,10 +143,10 @@ def check_layout(caller: str, name: str, layout: Any) -> None:
 
 
 def explicit_mesh(tree: Any) -> AbstractMesh | None:
-    """The mesh of Explicit axes in which any array lies; None where there is none."""
+    """The mesh of Explicit axes in which an array of ``tree`` lies, or None."""
     try:
         leaves = jax.tree.leaves(tree)
-    except (TypeError, ValueError):  # a dict without order, of which the function itself will tell
+    except (TypeError, ValueError):  # a dict without order, for which the function itself raises
         return None
     for x in leaves:
         if isinstance(x, jax.Array):
@@ -148,21 +156,26 @@ def explicit_mesh(tree: Any) -> AbstractMesh | None:
     return None
 
 
-def _laid_out(x: Any, mesh: AbstractMesh, entries: Sequence[Any]) -> Any:
-    """An array in ``mesh``; what is none stays as it is."""
+def _laid_out(x: Any, mesh: AbstractMesh, entries: Sequence[Entry]) -> Any:
+    """An array in ``mesh``, sharded as ``entries`` say; anything else as it is."""
     if not isinstance(x, jax.Array):
         return x
     spec = PartitionSpec(*entries, *[None] * (x.ndim - len(entries)))
     return _reshard(x, NamedSharding(mesh, spec))
 
 
-def _entries(x: Any, like: Sequence[Any], dimensions: Dimensions) -> list[Any]:
-    """For each dimension the mesh axes of the first array that has it, each of them once."""
+def _entries(
+    x: jax.Array, like: Sequence[jax.core.ShapedArray], dimensions: Dimensions
+) -> list[Entry]:
+    """For each dimension of ``x`` the mesh axes of the first array that has it, if they are free.
+
+    A mesh axis shards one dimension.
+    """
     taken: set[str] = set()
-    entries = []
+    entries: list[Entry] = []
     for d, size in enumerate(x.shape):
         source = dimensions(d)
-        found = None
+        found: Entry = None
         for aval in like:
             if source is None or source >= aval.ndim or aval.shape[source] != size:
                 continue
@@ -191,7 +204,7 @@ def broadcast(x: jax.Array, shape: tuple[int, ...], sharding: NamedSharding) -> 
 
 
 def gather(x: jax.Array, axis: int) -> jax.Array:
-    """``x`` with ``axis`` whole on every device; a sharded axis cannot be sliced."""
+    """``x`` with ``axis`` whole on every device, since a sharded axis cannot be sliced."""
     sharding = jax.typeof(x).sharding
     if sharding.spec[axis] is None:
         return x
@@ -200,7 +213,7 @@ def gather(x: jax.Array, axis: int) -> jax.Array:
 
 
 def place_like(x: jax.Array, like: jax.Array) -> jax.Array:
-    """``x`` sharded as ``like`` is, where ``like`` says."""
+    """``x`` sharded as ``like`` is, where ``like`` is sharded."""
     sharding = jax.typeof(like).sharding
     if _is_sharded(sharding) and jax.typeof(x).sharding.spec != sharding.spec:
         return _reshard(x, sharding)

@@ -1,4 +1,4 @@
-"""Associative operators with a known identity, on arrays or pytrees of arrays."""
+"""Associative operators whose identity is known, on arrays or pytrees of arrays."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ __all__ = [
 
 integer_limits: Any = jnp.iinfo
 float_limits: Any = jnp.finfo
+"""JAX leaves both without types."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Operator:
     Attributes:
       name: what the operator is called.
       combine: the operator on two arrays of one dtype.
-      neutral: the identity as a function of the dtype, or None where the dtype has none.
+      neutral: the identity as a function of the dtype, or None for a dtype without one.
 
     Types of few bits may lack infinity: the identity of ``max`` and ``min`` is then the least or
     the greatest number. No operator takes a type that lacks 0, nor one that lacks its identity.
@@ -54,8 +55,9 @@ class Operator:
         return self._held_neutral(np.dtype(dtype)) is not None
 
     def _held_neutral(self, dtype: np.dtype) -> Any:
+        """The identity, or None where ``dtype`` cannot hold it."""
         value = self.neutral(dtype)
-        # Plain scans put zeros where nothing is.
+        # Scans in plain JAX pad with zeros.
         return value if value is not None and _holds(dtype, 0) and _holds(dtype, value) else None
 
     def identity(self, dtype: Any) -> Any:
@@ -113,7 +115,7 @@ class Affine(Operator):
 
 
 def _holds(dtype: np.dtype, value: Any) -> bool:
-    """Whether ``value`` is one of ``dtype``: types of few bits may lack infinity, or 0."""
+    """Whether ``dtype`` can hold ``value``; types of few bits may lack infinity, or 0."""
     held = np.asarray(value, dtype)
     if _is(dtype, jnp.floating):
         return float(held) == value
@@ -121,14 +123,16 @@ def _holds(dtype: np.dtype, value: Any) -> bool:
 
 
 def _is(dtype: np.dtype, *kinds: Any) -> bool:
+    """Whether a dtype is of one of the kinds."""
     return any(jnp.issubdtype(dtype, kind) for kind in kinds)
 
 
-def _number(value: int) -> Callable[[np.dtype], Any]:
+def _number(value: int) -> Callable[[np.dtype], int | None]:
+    """``value`` as the identity of every numeric dtype."""
     return lambda dtype: value if _is(dtype, jnp.number) else None
 
 
-def _lowest(dtype: np.dtype) -> Any:
+def _lowest(dtype: np.dtype) -> float | None:
     if _is(dtype, jnp.bool_):
         return False
     if _is(dtype, jnp.integer):
@@ -136,7 +140,7 @@ def _lowest(dtype: np.dtype) -> Any:
     return _infinity(dtype, -np.inf, "min") if _is(dtype, jnp.floating) else None
 
 
-def _highest(dtype: np.dtype) -> Any:
+def _highest(dtype: np.dtype) -> float | None:
     if _is(dtype, jnp.bool_):
         return True
     if _is(dtype, jnp.integer):
@@ -144,16 +148,16 @@ def _highest(dtype: np.dtype) -> Any:
     return _infinity(dtype, np.inf, "max") if _is(dtype, jnp.floating) else None
 
 
-def _infinity(dtype: np.dtype, infinity: float, limit: str) -> Any:
-    """Infinity, or the finite value at that end where the dtype ends with it."""
+def _infinity(dtype: np.dtype, infinity: float, limit: str) -> float:
+    """Infinity, or the limit of a dtype that lacks it: its "min" or its "max"."""
     return infinity if _holds(dtype, infinity) else getattr(float_limits(dtype), limit)
 
 
-def _no_bits(dtype: np.dtype) -> Any:
+def _no_bits(dtype: np.dtype) -> int | None:
     return 0 if _is(dtype, jnp.bool_, jnp.integer) else None
 
 
-def _all_bits(dtype: np.dtype) -> Any:
+def _all_bits(dtype: np.dtype) -> int | bool | None:
     if _is(dtype, jnp.bool_):
         return True
     if _is(dtype, jnp.unsignedinteger):
@@ -161,7 +165,7 @@ def _all_bits(dtype: np.dtype) -> Any:
     return -1 if _is(dtype, jnp.signedinteger) else None
 
 
-def _log_of_zero(dtype: np.dtype) -> Any:
+def _log_of_zero(dtype: np.dtype) -> float | None:
     return -np.inf if _is(dtype, jnp.floating, jnp.complexfloating) else None
 
 

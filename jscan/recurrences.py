@@ -1,4 +1,4 @@
-"""Linear recurrences: the public function."""
+"""Linear recurrences along an axis."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, dispatch, meshes, operators, primitive
+from jscan import dispatch, meshes, operators, primitives
+from jscan.arguments.arrays import as_array
+from jscan.arguments.choices import check_method
+from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
-from jscan.conversions import as_array
+from jscan.division import flags_along
 
 __all__ = ["linear_recurrence"]
 
@@ -76,23 +79,16 @@ def linear_recurrence(
       [4.  2.  1.  0.5]
     """
     caller = "jscan.linear_recurrence"
-    checks.check_method(caller, method)
+    check_method(caller, method)
     slope = as_array(caller, "a", a)
     offset = as_array(caller, "b", b)
-    reverse = checks.check_flag(caller, "reverse", reverse)
-    axis = checks.check_axis(caller, "b", axis, offset.shape)
-    shape = _shape_of(caller, slope, offset)
+    reverse = as_switch(caller, "reverse", reverse)
+    axis = as_axis(caller, "b", axis, offset.shape)
+    shape = _common_shape(caller, slope, offset)
     given = [slope, offset]
     if h0 is not None:
         given.append(as_array(caller, "h0", h0))
-    for name, x in zip(("a", "b", "h0"), given, strict=False):
-        if x.dtype == jnp.bool_ or not operators.affine.takes(x.dtype):
-            raise TypeError(f"{caller}: {name} has dtype {x.dtype}, which is not numeric")
-    try:
-        dtype = jnp.result_type(*given)
-    except jax.dtypes.TypePromotionError as error:
-        kinds = ", ".join(str(x.dtype) for x in given)
-        raise ValueError(f"{caller}: a, b and h0 do not promote to one dtype: {kinds}") from error
+    dtype = _common_dtype(caller, given)
     slope, offset, *start = [x.astype(dtype) for x in given]
     slope = lax.expand_dims(slope, range(slope.ndim, len(shape)))
     slope, offset = (_along(x, shape, axis) for x in (slope, offset))
@@ -100,9 +96,9 @@ def linear_recurrence(
         offset = jnp.broadcast_to(offset, shape)
     if start:
         offset = _started(caller, slope, offset, start[0], axis, reverse)
-    flags = checks.flags_for(caller, segments, [offset], axis, elementwise=True)
+    flags = flags_along(caller, segments, [offset], axis)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
-    _, result = primitive.scan(
+    _, result = primitives.scan(
         [slope, offset],
         flags,
         combine=combine,
@@ -114,7 +110,8 @@ def linear_recurrence(
     return result
 
 
-def _shape_of(caller: str, a: jax.Array, b: jax.Array) -> tuple[int, ...]:
+def _common_shape(caller: str, a: jax.Array, b: jax.Array) -> tuple[int, ...]:
+    """The shape that ``a`` and ``b`` have together; ``a`` may lack trailing dimensions."""
     leading = (*a.shape, *[1] * (b.ndim - a.ndim))
     try:
         if a.ndim > b.ndim:
@@ -127,8 +124,20 @@ def _shape_of(caller: str, a: jax.Array, b: jax.Array) -> tuple[int, ...]:
         ) from None
 
 
+def _common_dtype(caller: str, given: Sequence[jax.Array]) -> np.dtype:
+    """The dtype to which ``a``, ``b`` and, where it is given, ``h0`` promote."""
+    for name, x in zip(("a", "b", "h0"), given, strict=False):
+        if x.dtype == jnp.bool_ or not operators.affine.takes(x.dtype):
+            raise TypeError(f"{caller}: {name} has dtype {x.dtype}, which is not numeric")
+    try:
+        return jnp.result_type(*given)
+    except jax.dtypes.TypePromotionError as error:
+        kinds = ", ".join(str(x.dtype) for x in given)
+        raise ValueError(f"{caller}: a, b and h0 do not promote to one dtype: {kinds}") from error
+
+
 def _along(x: jax.Array, shape: Sequence[int], axis: int) -> jax.Array:
-    """``x`` in full along ``axis``."""
+    """``x`` spread along ``axis``, and as it is in every other dimension."""
     full = [shape[d] if d == axis else size for d, size in enumerate(x.shape)]
     return jnp.broadcast_to(x, full)
 
@@ -136,10 +145,10 @@ def _along(x: jax.Array, shape: Sequence[int], axis: int) -> jax.Array:
 def _started(
     caller: str, a: jax.Array, b: jax.Array, h0: jax.Array, axis: int, reverse: bool
 ) -> jax.Array:
-    """``b`` with ``a h0`` added to its first element.
+    """``b`` with ``a h0`` added to its first element (the last, when reversed).
 
-    Added as a padded array, which becomes part of what computes ``b``, and whose derivative with
-    respect to ``b`` is none of a copy's.
+    It is added as a padded array: XLA fuses the sum into what computes ``b``, and the derivative
+    with respect to ``b`` copies nothing, as that of an update in place would.
     """
     row = b.shape[:axis] + b.shape[axis + 1 :]
     try:

@@ -1,4 +1,4 @@
-"""Reductions, whole or by segments: the public functions."""
+"""Reductions of an axis, or of segments of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 
 import jax
 
-from jscan import by_ids, checks, conversions, dispatch, operators
+from jscan import by_ids, dispatch, operators
+from jscan.arguments.choices import check_method, check_operator
+from jscan.arguments.identity import as_identity
+from jscan.arguments.scalars import as_count
+from jscan.arguments.trees import as_leaves_along
+from jscan.combine import accumulation_dtype
+from jscan.division import Given, as_segments
 from jscan.segments import Segments
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -36,16 +42,15 @@ def segment_sum(
       num_segments: how many segments there are, static. Where it is left out it is
         ``max(segment_ids) + 1``, and the ids must be concrete.
       indices_are_sorted: promises that equal ids are neighbours, as they are in sorted ids. On a
-        CUDA GPU this is what takes the single-pass kernel; without it the scatter of ``jax.ops``
-        runs. Where the promise is broken, a segment holds the total of some of its elements.
-      unique_indices: promises that no id comes twice, to the scatter that ids take which are not
-        sorted.
-      bucket_size: combine every so many elements, in their order, separately, and then the totals,
-        which rounds less. Buckets are scattered in plain JAX, sorted or not, and take
+        CUDA GPU a single-pass kernel then runs, and without the promise the scatter of ``jax.ops``.
+        Where the promise is broken, a segment holds the total of some of its elements.
+      unique_indices: promises that no id comes twice. Only the scatter uses it.
+      bucket_size: how many consecutive elements to combine separately before their totals are
+        combined, which rounds less. Buckets are scattered in plain JAX, sorted or not, and take
         ``ceil(n / bucket_size)`` times the memory of the result.
       mode: a ``jax.lax.GatherScatterMode``, or its name. ``"clip"`` takes an id out of range for
-        the first or the last segment, of which the promise of sorted ids then speaks; ``"fill"``
-        and ``"drop"`` are the default; ``"promise_in_bounds"`` is no faster than these.
+        the first or the last segment, and the promise of sorted ids is then about the ids so
+        clipped; ``"fill"`` and ``"drop"`` are the default; ``"promise_in_bounds"`` is no faster.
       out_sharding: how the result is laid out in a mesh of Explicit axes: a ``NamedSharding`` or a
         ``PartitionSpec``. Left out, its trailing dimensions are laid out as those of ``data``.
       method: as for ``jscan.associative_scan``. A strategy's name needs sorted ids, and no buckets.
@@ -60,7 +65,7 @@ def segment_sum(
       ValueError: a shape, ``num_segments``, ``bucket_size``, ``mode`` or ``method`` does not fit.
 
     With sorted ids, data and ids are read once and each result is written twice (a fill, and the
-    totals). Elements are added in groups, of which those before a tile may come in any order.
+    totals). Elements are added in groups; the groups before a tile may be added in any order.
 
     Sources: Blelloch, *Prefix Sums and Their Applications* (1990); Sengupta et al., *Scan
     Primitives for GPU Computing* (2007).
@@ -105,7 +110,7 @@ def segment_prod(
     ``y[s] = product of data[i] over all i with segment_ids[i] == s``, and 1 where there is none.
 
     Arguments, result, errors and cost are those of ``jscan.segment_sum``. It is differentiable,
-    where ids are not sorted by way of sorting them; ``jax.ops`` differentiates no product.
+    which the product of ``jax.ops`` is not; the derivative sorts ids that are not sorted.
 
     Example:
       >>> import jax.numpy as jnp
@@ -226,7 +231,7 @@ def reduce(
     num_segments: int | None = None,
     method: str = "auto",
 ) -> Any:
-    """Reduction under any associative operator, along an axis or by segments of it.
+    """Reduction with any associative operator, of an axis or of segments of it.
 
     ``y = x[0] ⊕ x[1] ⊕ ... ⊕ x[n-1]``, in this order. With ``segments``, ``y[s]`` is that of the
     elements of segment ``s``, and the identity where it has none.
@@ -242,8 +247,9 @@ def reduce(
         numbers where some are empty.
       num_segments: how many segments to return, static. It may be left out for ``from_lengths``
         and ``from_offsets``, and where the segments are concrete. Further segments are dropped.
-      method: as for ``jscan.associative_scan``. Of ``"reduce_then_scan"`` the first half is left,
-        programs that stay resident and walk a part each, of ``"scan_then_propagate"`` a tree.
+      method: as for ``jscan.associative_scan``. A reduction is the first half of
+        ``"reduce_then_scan"``, in which resident programs walk a part each, and the first half of
+        ``"scan_then_propagate"``, a tree.
 
     Returns:
       A pytree like ``elems`` without ``axis``; with ``segments``, with ``num_segments`` elements
@@ -251,7 +257,7 @@ def reduce(
 
     Raises:
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
-        not bool or integer; a leaf is no array.
+        not bool or integer; a leaf is not an array.
       ValueError: ``axis``, a length, a shape, ``identity``, ``num_segments`` or ``method`` does
         not fit.
 
@@ -272,12 +278,13 @@ def reduce(
       [ 4  0 10]
     """
     caller = "jscan.reduce"
-    checks.check_operator(caller, fn)
-    checks.check_method(caller, method)
-    leaves, treedef, axis = checks.leaves_along(caller, "elems", elems, axis)
-    ends = None
+    check_operator(caller, fn)
+    check_method(caller, method)
+    leaves, treedef, axis = as_leaves_along(caller, "elems", elems, axis)
+    neutral = None
     if identity is not None:
-        ends = checks.identity_leaves(caller, identity, treedef, leaves, axis)
+        dtypes = [accumulation_dtype(leaf.dtype) for leaf in leaves]
+        neutral = as_identity(caller, identity, treedef, leaves, dtypes, axis)
     elif not isinstance(fn, operators.Operator):
         if segments is not None:
             raise ValueError(
@@ -288,23 +295,16 @@ def reduce(
                 f"{caller}: elems has no elements along axis={axis}; identity= is needed where fn "
                 "is not one of jscan.operators"
             )
-    results = dispatch.reduce(
-        caller,
-        fn,
-        leaves,
-        treedef,
-        axis=axis,
-        identity=ends,
-        segments=segments,
-        num_segments=_segment_count(caller, num_segments, segments),
-        method=method,
-    )
+    given = as_segments(caller, segments)
+    count = _segment_count(caller, num_segments, given)
+    call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method)
+    results = dispatch.reduce(call, num_segments=count)
     return jax.tree.unflatten(treedef, results)
 
 
-def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
-    """How many segments to return; None without segments."""
-    count = conversions.as_count(caller, "num_segments", num_segments)
+def _segment_count(caller: str, num_segments: Any, segments: Given | None) -> int | None:
+    """The number of segments to return, or None without segments."""
+    count = as_count(caller, "num_segments", num_segments)
     if segments is None:
         if count is not None:
             raise ValueError(f"{caller}: num_segments={count} needs segments")
@@ -312,7 +312,7 @@ def _segment_count(caller: str, num_segments: Any, segments: Any) -> int | None:
     if count is not None:
         return count
     if not isinstance(segments, Segments):
-        segments = Segments.from_flags(checks.as_flags(caller, segments))
+        segments = Segments.from_flags(segments)
     known = segments.num_segments
     if known is None:
         raise ValueError(

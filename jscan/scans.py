@@ -1,4 +1,4 @@
-"""Scans: the public functions."""
+"""Scans along an axis: ``associative_scan`` and the cumulative operations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jscan import checks, dispatch, operators
-from jscan.conversions import as_array
+from jscan import dispatch, operators
+from jscan.arguments.arrays import as_array
+from jscan.arguments.choices import check_method, check_operator
+from jscan.arguments.identity import as_identity
+from jscan.arguments.scalars import as_axis, as_switch
+from jscan.arguments.trees import as_leaves_along
+from jscan.combine import accumulation_dtype
+from jscan.division import as_segments
 
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
@@ -25,7 +31,7 @@ def associative_scan(
     segments: Any = None,
     method: str = "auto",
 ) -> Any:
-    """Scan with any associative operator; takes the place of ``jax.lax.associative_scan``.
+    """Scan with any associative operator, in place of ``jax.lax.associative_scan``.
 
     ``y[t] = fn(y[t-1], x[t])`` with ``y[0] = x[0]``. With ``reverse`` it is
     ``y[t] = fn(y[t+1], x[t])`` from the last element on, so that ``[.., x, y, z]`` becomes
@@ -44,8 +50,8 @@ def associative_scan(
       identity: the identity of ``fn``, a pytree of scalars like ``elems`` (or of arrays that
         broadcast to one element along ``axis``). Needed only where ``exclusive``, and not for
         the operators of ``jscan.operators``. ``fn(identity, x)`` has to be ``x``. Where all is
-        concrete and the scan exclusive, this is tried on the first elements, 65536 at most. An
-        identity that is none, and could not be tried, stands at starts and is in no other result.
+        concrete and the scan exclusive, this is tried on the first elements, 65536 at most. A
+        wrong identity that could not be tried is the result at starts, and changes no other.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
         leaves or ``(length of axis,)``: the scan starts anew at each head. For an operator on
         whole arrays flags may also cover the leading dimensions of every leaf.
@@ -59,7 +65,7 @@ def associative_scan(
 
     Raises:
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
-        not bool or integer; a leaf is no array of numbers.
+        not bool or integer; a leaf is not an array of numbers.
       ValueError: ``axis``, a length, a shape, ``identity`` or ``method`` does not fit,
         ``identity`` is not neutral, or ``fn`` returns another structure (a list may stand for a
         tuple) or shape.
@@ -85,29 +91,22 @@ def associative_scan(
       [0 3 4 8 9]
     """
     caller = "jscan.associative_scan"
-    checks.check_operator(caller, fn)
-    checks.check_method(caller, method)
-    leaves, treedef, axis = checks.leaves_along(caller, "elems", elems, axis)
-    exclusive = checks.check_flag(caller, "exclusive", exclusive)
-    ends = None
+    check_operator(caller, fn)
+    check_method(caller, method)
+    leaves, treedef, axis = as_leaves_along(caller, "elems", elems, axis)
+    exclusive = as_switch(caller, "exclusive", exclusive)
+    neutral = None
     if identity is not None:
-        ends = checks.identity_leaves(caller, identity, treedef, leaves, axis)
+        dtypes = [accumulation_dtype(leaf.dtype) for leaf in leaves]
+        neutral = as_identity(caller, identity, treedef, leaves, dtypes, axis)
     elif exclusive and not isinstance(fn, operators.Operator):
         raise ValueError(
             f"{caller}: exclusive=True needs identity= where fn is not one of jscan.operators"
         )
-    results = dispatch.scan(
-        caller,
-        fn,
-        leaves,
-        treedef,
-        axis=axis,
-        reverse=checks.check_flag(caller, "reverse", reverse),
-        exclusive=exclusive,
-        identity=ends,
-        segments=segments,
-        method=method,
-    )
+    reverse = as_switch(caller, "reverse", reverse)
+    given = as_segments(caller, segments)
+    call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method)
+    results = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
     return jax.tree.unflatten(treedef, results)
 
 
@@ -128,8 +127,8 @@ def cumsum(
       x: an array of numeric dtype.
       axis: the axis to scan, counted from the end where negative.
       reverse: scan from the end. Segments then restart at their last elements.
-      exclusive: leave each element out of its own result; the first of the axis or of a segment
-        (the last, when reversed) is 0.
+      exclusive: leave each element out of its own result: ``y[t] = x[0] + ... + x[t-1]``, and 0 at
+        the first element (the last, when reversed) of the axis or of each segment.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of ``x``
         or ``(length of axis,)``: the scan starts anew at each head.
       method: as for ``jscan.associative_scan``.
@@ -167,28 +166,10 @@ def cumprod(
 ) -> jax.Array:
     """Cumulative product along an axis.
 
-    ``y[t] = x[0] * ... * x[t]``; from the last element on where ``reverse``.
+    ``y[t] = x[0] * ... * x[t]``; from the last element on where ``reverse``. Where ``exclusive``,
+    the axis and each segment begin with 1.
 
-    Args:
-      x: an array of numeric dtype.
-      axis: the axis to scan, counted from the end where negative.
-      reverse: scan from the end. Segments then restart at their last elements.
-      exclusive: leave each element out of its own result; the first of the axis or of a segment
-        (the last, when reversed) is 1.
-      segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of ``x``
-        or ``(length of axis,)``: the scan starts anew at each head.
-      method: as for ``jscan.associative_scan``.
-
-    Returns:
-      An array of the shape and dtype of ``x``. float16 and bfloat16 are combined in float32 and
-      rounded once at the end; integers wrap.
-
-    Raises:
-      TypeError: ``x`` has a dtype that is not numeric, or flags are not bool or integer.
-      ValueError: ``axis``, the shape of the flags or ``method`` does not fit.
-
-    On a CUDA GPU the scan is one kernel and a fill of its state; ``x`` and the flags are read once
-    and the result is written once. Sources as for ``jscan.associative_scan``.
+    Arguments, result, errors and cost are those of ``jscan.cumsum``.
 
     Example:
       >>> import jax.numpy as jnp
@@ -215,27 +196,9 @@ def cummax(
     """Cumulative maximum along an axis.
 
     ``y[t] = max(x[0], ..., x[t])``; from the last element on where ``reverse``. NaN propagates.
+    Where ``exclusive``, the axis and each segment begin with the least value of the dtype.
 
-    Args:
-      x: an array of real dtype.
-      axis: the axis to scan, counted from the end where negative.
-      reverse: scan from the end. Segments then restart at their last elements.
-      exclusive: leave each element out of its own result; the first of the axis or of a segment
-        (the last, when reversed) is the least value of the dtype.
-      segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of ``x``
-        or ``(length of axis,)``: the scan starts anew at each head.
-      method: as for ``jscan.associative_scan``.
-
-    Returns:
-      An array of the shape and dtype of ``x``. float16 and bfloat16 are combined in float32 and
-      rounded once at the end.
-
-    Raises:
-      TypeError: ``x`` has a dtype that is not real, or flags are not bool or integer.
-      ValueError: ``axis``, the shape of the flags or ``method`` does not fit.
-
-    On a CUDA GPU the scan is one kernel and a fill of its state; ``x`` and the flags are read once
-    and the result is written once. Sources as for ``jscan.associative_scan``.
+    Arguments, result, errors and cost are those of ``jscan.cumsum``; ``x`` is of real dtype.
 
     Example:
       >>> import jax.numpy as jnp
@@ -258,27 +221,9 @@ def cummin(
     """Cumulative minimum along an axis.
 
     ``y[t] = min(x[0], ..., x[t])``; from the last element on where ``reverse``. NaN propagates.
+    Where ``exclusive``, the axis and each segment begin with the greatest value of the dtype.
 
-    Args:
-      x: an array of real dtype.
-      axis: the axis to scan, counted from the end where negative.
-      reverse: scan from the end. Segments then restart at their last elements.
-      exclusive: leave each element out of its own result; the first of the axis or of a segment
-        (the last, when reversed) is the greatest value of the dtype.
-      segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of ``x``
-        or ``(length of axis,)``: the scan starts anew at each head.
-      method: as for ``jscan.associative_scan``.
-
-    Returns:
-      An array of the shape and dtype of ``x``. float16 and bfloat16 are combined in float32 and
-      rounded once at the end.
-
-    Raises:
-      TypeError: ``x`` has a dtype that is not real, or flags are not bool or integer.
-      ValueError: ``axis``, the shape of the flags or ``method`` does not fit.
-
-    On a CUDA GPU the scan is one kernel and a fill of its state; ``x`` and the flags are read once
-    and the result is written once. Sources as for ``jscan.associative_scan``.
+    Arguments, result, errors and cost are those of ``jscan.cumsum``; ``x`` is of real dtype.
 
     Example:
       >>> import jax.numpy as jnp
@@ -300,29 +245,11 @@ def cumlogsumexp(
 ) -> jax.Array:
     """Cumulative logarithm of the sum of exponentials along an axis.
 
-    ``y[t] = log(exp(x[0]) + ... + exp(x[t]))``, from the last element on where
-    ``reverse``. No exponential overflows.
+    ``y[t] = log(exp(x[0]) + ... + exp(x[t]))``; from the last element on where ``reverse``. No
+    exponential overflows. Where ``exclusive``, the axis and each segment begin with minus infinity.
 
-    Args:
-      x: an array of floating-point or complex dtype.
-      axis: the axis to scan, counted from the end where negative.
-      reverse: scan from the end. Segments then restart at their last elements.
-      exclusive: leave each element out of its own result; the first of the axis or of a segment
-        (the last, when reversed) is minus infinity.
-      segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of ``x``
-        or ``(length of axis,)``: the scan starts anew at each head.
-      method: as for ``jscan.associative_scan``.
-
-    Returns:
-      An array of the shape and dtype of ``x``. float16 and bfloat16 are combined in float32 and
-      rounded once at the end.
-
-    Raises:
-      TypeError: ``x`` is not floating-point or complex, or flags are not bool or integer.
-      ValueError: ``axis``, the shape of the flags or ``method`` does not fit.
-
-    On a CUDA GPU the scan is one kernel and a fill of its state; ``x`` and the flags are read once
-    and the result is written once. Sources as for ``jscan.associative_scan``.
+    Arguments, result, errors and cost are those of ``jscan.cumsum``; ``x`` is of floating-point or
+    complex dtype.
 
     Example:
       >>> import jax.numpy as jnp
@@ -348,21 +275,15 @@ def _cumulative(
     segments: Any,
     method: str,
 ) -> jax.Array:
-    checks.check_method(caller, method)
+    """The scan of an array with an operator of this package."""
+    check_method(caller, method)
     array = as_array(caller, "x", x)
-    axis = checks.check_axis(caller, "x", axis, array.shape)
+    axis = as_axis(caller, "x", axis, array.shape)
     if array.dtype == jnp.bool_ or not operator.takes(array.dtype):
         raise TypeError(f"{caller}: x has dtype {array.dtype}, which {operator.name} does not take")
-    (result,) = dispatch.scan(
-        caller,
-        operator,
-        [array],
-        _ONE_LEAF,
-        axis=axis,
-        reverse=checks.check_flag(caller, "reverse", reverse),
-        exclusive=checks.check_flag(caller, "exclusive", exclusive),
-        identity=None,
-        segments=segments,
-        method=method,
-    )
+    reverse = as_switch(caller, "reverse", reverse)
+    exclusive = as_switch(caller, "exclusive", exclusive)
+    given = as_segments(caller, segments)
+    call = dispatch.Call(caller, operator, [array], _ONE_LEAF, axis, given, method=method)
+    (result,) = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
     return result

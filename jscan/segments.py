@@ -1,4 +1,4 @@
-"""Where segments begin and end, in whichever of four forms the caller has it."""
+"""`Segments`: where segments begin and end, from any of four descriptions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 from jax import export, lax
 from jax.extend.core import get_opaque_trace_state
 
-from jscan import descriptors, fallback, meshes, traced_bounds
-from jscan.conversions import as_count
-from jscan.descriptors import is_known
-from jscan.fallback import as_bool
-from jscan.rules.locate import locate
-from jscan.rules.rank import rank
+from jscan import meshes, traced_bounds
+from jscan.arguments import descriptors
+from jscan.arguments.descriptors import is_known
+from jscan.arguments.scalars import as_count
+from jscan.heads import as_bool, changes, is_first
+from jscan.primitives import locate, rank
 
 __all__ = ["Segments"]
 
@@ -38,15 +38,15 @@ class Segments:
     Lengths and offsets keep their empty segments: ``lengths`` and ``offsets`` give them back, and
     ``ids`` counts them. Head flags and ids cannot express an empty segment.
 
-    What is known when it is built, also inside ``jit``, stays known: nothing is compiled for it,
-    and it may be kept and used in another trace. Lengths and offsets are searched for head flags
-    where these are first used: once in each trace (a loop's body is one), or once for all of them
-    where the segments are passed in. On a GPU that is a fill and a scatter, which ``jit`` drops
-    where nothing uses the flags.
+    Segments that are known when they are built, also inside ``jit``, stay known: nothing is
+    compiled for them, and they may be kept and used in another trace. The head flags of lengths and
+    offsets are found where they are first used: once in each trace (a loop's body is one), or once
+    for all of them where the segments are passed in. On a GPU that is a fill and a scatter, which
+    ``jit`` drops where nothing uses the flags.
 
     Segments are equal where they divide axes of one length at the same places into segments of the
-    same numbers, the empty ones included, whatever they were built from. They have no hash, as
-    arrays have none; and traced ones cannot be compared.
+    same numbers, the empty ones included, whatever they were built from. Like arrays they have no
+    hash. Traced segments cannot be compared.
 
     Example:
       >>> segments = Segments.from_lengths([2, 0, 3])
@@ -63,6 +63,7 @@ class Segments:
     def __init__(
         self, form: str, array: Any, total: int | None = None, flags: Any = _NOT_GIVEN
     ) -> None:
+        # The arrays are leaves of a pytree, which may hold anything: class methods check theirs.
         self._form = form  # "flags", "ids" or "bounds"
         self._array = array
         self._total = total
@@ -81,8 +82,8 @@ class Segments:
           TypeError: ``flags`` has another dtype.
           ValueError: ``flags`` is a scalar.
         """
-        given = descriptors.with_an_axis("jscan.Segments.from_flags", "flags", flags)
-        return cls("flags", descriptors.flags(given))
+        rows = descriptors.as_rows("jscan.Segments.from_flags", "flags", flags)
+        return cls("flags", descriptors.narrow_flags(rows))
 
     @classmethod
     def from_ids(cls, ids: Any) -> Segments:
@@ -97,9 +98,8 @@ class Segments:
           TypeError: ``ids`` has another dtype.
           ValueError: ``ids`` is a scalar.
         """
-        return cls(
-            "ids", descriptors.ids(descriptors.with_an_axis("jscan.Segments.from_ids", "ids", ids))
-        )
+        rows = descriptors.as_rows("jscan.Segments.from_ids", "ids", ids)
+        return cls("ids", descriptors.narrow_ids(rows))
 
     @classmethod
     def from_lengths(cls, lengths: Any, total: int | None = None) -> Segments:
@@ -113,12 +113,12 @@ class Segments:
         own, whatever begins at or beyond ``total`` is dropped, and a negative length counts as 0.
 
         Raises:
-          TypeError: ``lengths`` is no integer array or ``total`` no integer.
+          TypeError: ``lengths`` is not an integer array, or ``total`` not an integer.
           ValueError: ``lengths`` is not one-dimensional, has a negative entry, or does not add up
             to ``total``; or ``total`` is missing where ``lengths`` is traced.
         """
         caller = "jscan.Segments.from_lengths"
-        array = descriptors.one_dimensional(caller, "lengths", lengths)
+        array = descriptors.as_vector(caller, "lengths", lengths)
         total = as_count(caller, "total", total)
         if is_known(array):
             bounds = descriptors.bounds_of_lengths(caller, array, total)
@@ -141,12 +141,12 @@ class Segments:
         ``total`` counts as ``total``, and one that exceeds a later one counts as that.
 
         Raises:
-          TypeError: ``offsets`` is no integer array or ``total`` no integer.
+          TypeError: ``offsets`` is not an integer array, or ``total`` not an integer.
           ValueError: ``offsets`` is empty, not one-dimensional, decreases, or does not run from 0
             to ``total``; or ``total`` is missing where ``offsets`` is traced.
         """
         caller = "jscan.Segments.from_offsets"
-        array = descriptors.one_dimensional(caller, "offsets", offsets)
+        array = descriptors.as_vector(caller, "offsets", offsets)
         total = as_count(caller, "total", total)
         if array.shape[0] == 0:
             raise ValueError(f"{caller}: offsets must have num_segments + 1 entries; got none")
@@ -161,14 +161,13 @@ class Segments:
     def flags(self) -> jax.Array:
         """Head flags, bool: True on the first element of every segment that has one."""
         heads = head_flags(self)
-        if not self._counted:  # bounds begin with 0, so that the first element is a head already
+        if not self._counted:  # bounds begin with 0, where the first element is a head already
             return as_bool(heads)
 
         def run(heads: jax.Array) -> jax.Array:
-            return as_bool(heads) | fallback.is_first(heads, axis=heads.ndim - 1)
+            return as_bool(heads) | is_first(heads, axis=heads.ndim - 1)
 
-        flags: jax.Array = meshes.automatically(run, heads, like=[heads])
-        return flags
+        return meshes.automatically(run, heads, like=[heads])
 
     @property
     def ids(self) -> jax.Array:
@@ -188,7 +187,7 @@ class Segments:
         It may be left out where it is static: see ``Segments.num_segments``.
 
         Raises:
-          TypeError: ``num_segments`` is no integer.
+          TypeError: ``num_segments`` is not an integer.
           ValueError: ``num_segments`` is negative, or missing where it is not static.
         """
         return jnp.diff(self._offsets("jscan.Segments.lengths", num_segments), axis=-1)
@@ -196,8 +195,8 @@ class Segments:
     def offsets(self, num_segments: int | None = None) -> jax.Array:
         """The offsets of the first ``num_segments`` segments: ``num_segments + 1`` int32.
 
-        The last is where the last of these segments ends; one that does not exist is empty there.
-        The count may be left out, and errors are, as for ``Segments.lengths``.
+        The last is where the last of these segments ends; segments that do not exist are empty
+        there. ``num_segments`` may be left out, and errors are raised, as for ``Segments.lengths``.
         """
         return self._offsets("jscan.Segments.offsets", num_segments)
 
@@ -218,8 +217,7 @@ class Segments:
             shape = (*bounds.shape[:-1], size - kept.shape[-1])
             return lax.concatenate([kept, lax.full(shape, np.int32(self._length))], bounds.ndim - 1)
 
-        offsets: jax.Array = meshes.automatically(run, array, like=[])
-        return offsets
+        return meshes.automatically(run, array, like=[])
 
     @property
     def num_segments(self) -> int | None:
@@ -238,34 +236,40 @@ class Segments:
 
     @property
     def _counted(self) -> bool:
-        """Whether segments are numbered by counting heads."""
+        """Whether segments come from flags or ids, and are numbered by counting their heads."""
         return self._form != "bounds"
 
     @property
     def _source(self) -> str:
-        """What marks a head, for ``rank``."""
+        """The ``source`` by which ``rank`` marks the heads of counted segments."""
         return "flags" if self._form == "flags" else "runs"
 
     @property
     def _length(self) -> int:
+        """The length of the axis that bounds divide."""
         assert self._total is not None
         return self._total
 
     @property
     def _bounds(self) -> jax.Array:
-        """Bounds that XLA does not count with as it compiles: 29 s for 10^6 elements on a CPU."""
+        """Bounds on a device.
+
+        XLA folds what is computed from a constant as it compiles, which takes 29 s for 10^6
+        elements on a CPU. Known bounds in a trace are therefore behind a barrier.
+        """
         bounds = jnp.asarray(self._array)
         constant = is_known(self._array) and isinstance(bounds, jax.core.Tracer)
         held: jax.Array = lax.optimization_barrier(bounds) if constant else bounds
         return held
 
     @property
-    def _known_heads(self) -> Any:
-        return descriptors.heads(self._array, runs=self._form == "ids")
+    def _known_heads(self) -> np.ndarray:
+        """Which elements begin a segment, for known flags or ids."""
+        return descriptors.known_heads(self._array, runs=self._form == "ids")
 
     @property
     def _flags_of_bounds(self) -> Any:
-        """Head flags: those that came with the bounds, or found in this trace."""
+        """The head flags that came with the bounds, else those that this trace has found."""
         if self._given_flags is not _NOT_GIVEN:
             return self._given_flags
         where = get_opaque_trace_state(convention="nnx"), jax.sharding.get_abstract_mesh()
@@ -273,7 +277,8 @@ class Segments:
         flags = found() if found_where == where else None
         if flags is None:
             flags = locate(jnp.asarray(self._array), n=self._length, emit="flags")
-            # Whoever keeps these segments does not keep the trace, whose own uses keep the flags.
+            # Segments may outlive the trace, and must not keep it alive. While the trace uses the
+            # flags it keeps them itself.
             traced = isinstance(flags, jax.core.Tracer)
             self._found_flags = (
                 where,
@@ -282,7 +287,7 @@ class Segments:
         return flags
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, int | None]]:
-        """Flags or ids, or bounds and their head flags; the form and the length are static."""
+        """The arrays, and what is static: flags or ids, or bounds and their head flags."""
         if self._counted:
             return (self._array,), (self._form, self._total)
         flags, bounds = self._flags_of_bounds, self._array
@@ -292,7 +297,7 @@ class Segments:
 
     @property
     def _placed_bounds(self) -> jax.Array:
-        """Known bounds where programs read them, moved there once. It is for use in no trace."""
+        """Known bounds on the device, where they are moved once; not for use in a trace."""
         where, bounds = self._placed
         here = jax.sharding.get_abstract_mesh()
         if bounds is None or where != here or bounds.is_deleted():
@@ -302,12 +307,12 @@ class Segments:
 
     @classmethod
     def tree_unflatten(cls, aux: tuple[str, int | None], children: tuple[Any, ...]) -> Segments:
-        """Undo ``tree_flatten``; nothing is checked."""
+        """The segments that were flattened; nothing is checked."""
         array, *flags = children
         return cls(aux[0], array, aux[1], *flags)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was found belongs to a trace of this process.
+        # Flags that were found belong to a trace of this process.
         given = () if self._given_flags is _NOT_GIVEN else (self._given_flags,)
         return Segments, (self._form, self._array, self._total, *given)
 
@@ -323,7 +328,9 @@ class Segments:
         if not (self._counted or other._counted):
             return self._total == other._total and np.array_equal(self._array, other._array)
         counted, bounded = (self, other) if self._counted else (other, self)
-        return _same_places(counted._known_heads, np.asarray(bounded._array), bounded._length)
+        return descriptors.same_places(
+            counted._known_heads, np.asarray(bounded._array), bounded._length
+        )
 
     def __repr__(self) -> str:
         if self._counted or not hasattr(self._array, "shape"):
@@ -343,48 +350,48 @@ export.register_pytree_node_serialization(
 
 
 def _unless_deleted(flags: jax.Array) -> jax.Array | None:
-    """Flags that were found, unless a program was given them for good."""
+    """The flags, or None where they were donated to a program."""
     return None if flags.is_deleted() else flags
 
 
 def head_flags(segments: Segments) -> jax.Array:
-    """Head flags as scans read them: the first may be False, and given flags are not copied."""
+    """Head flags as scans read them.
+
+    They may have any integer dtype, and the first may be 0: given flags are read as they are.
+    """
     if not segments._counted:
         return jnp.asarray(segments._flags_of_bounds)
     array = jnp.asarray(segments._array)
     if segments._form == "flags":
         return array
-    heads: jax.Array = meshes.automatically(
-        lambda ids: fallback.changes(ids, axis=ids.ndim - 1), array, like=[array]
-    )
-    return heads
+    return meshes.automatically(lambda ids: changes(ids, axis=ids.ndim - 1), array, like=[array])
+
+
+def shape_of(segments: Segments) -> tuple[int, ...]:
+    """The shape of the head flags, which are not found for it."""
+    if segments._counted:
+        return tuple(segments._array.shape)
+    if segments._given_flags is not _NOT_GIVEN:
+        return tuple(segments._given_flags.shape)
+    return (*segments._array.shape[:-1], segments._length)
 
 
 def describe(segments: Segments) -> tuple[str, jax.Array]:
-    """What tells an element's segment, and how: by "flags", by "runs", or by "offsets"."""
+    """The kind of a descriptor, "flags", "runs" or "offsets", and the descriptor as it is given."""
     if segments._counted:
         return segments._source, jnp.asarray(segments._array)
     return "offsets", segments._bounds
 
 
-def _same_places(heads: Any, bounds: Any, total: int) -> bool:
-    """Whether all rows of heads, none of whose segments is empty, are those of the bounds."""
-    starts, ends = bounds[..., :-1], bounds[..., -1]
-    if heads.shape != (*ends.shape, total) or (ends != total).any():
-        return False
-    if (np.count_nonzero(heads, axis=-1) != starts.shape[-1]).any():
-        return False
-    return np.array_equal(np.nonzero(heads)[-1].reshape(starts.shape), starts)
-
-
 def _typed(array: Any) -> str:
-    """What is no array, as in a pytree of something else, by its own name."""
+    """An array's dtype and shape; anything else, as in a pytree of other leaves, by its repr."""
     if not (hasattr(array, "shape") and hasattr(array, "dtype")):
         return repr(array)
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"
 
 
 def _required_total(caller: str, name: str, total: int | None) -> int:
+    """The length of the axis, which cannot be left out."""
     if total is None:
         raise ValueError(f"{caller}: total is required where {name} is traced")
     return total

@@ -1,4 +1,4 @@
-"""The vector primitives that scans give: enumerate, distribute, pack, split."""
+"""The vector operations that are made of scans: enumerate, distribute, pack and split."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import checks, dispatch, fallback, meshes, operators, primitive
-from jscan.conversions import as_count, as_marks, as_scalar, flatten
-from jscan.fallback import as_bool
-from jscan.rules.rank import check_places, rank
+from jscan import dispatch, extent, meshes, operators, primitives
+from jscan.arguments.arrays import as_marks
+from jscan.arguments.scalars import as_axis, as_count, as_scalar, as_switch
+from jscan.arguments.trees import as_leaves, as_leaves_along
+from jscan.division import as_segments, flags_along
+from jscan.heads import as_bool, before, is_first
+from jscan.primitives import rank
 from jscan.segments import Segments
 
 # Without enumerate, which a star import would put in the place of Python's own.
@@ -23,7 +26,7 @@ __all__ = ["distribute", "pack", "split", "split_and_segment"]
 def enumerate(
     mask: Any, axis: int = 0, *, reverse: bool = False, segments: Any = None
 ) -> jax.Array:
-    """How many true elements come before each element.
+    """The number of true elements before each element.
 
     ``y[t] = number of true mask[s] with s < t``; with ``s > t`` where ``reverse``, and with ``s``
     in the segment of ``t`` where there are ``segments``.
@@ -54,10 +57,10 @@ def enumerate(
     """
     caller = "jscan.enumerate"
     array = jnp.asarray(as_marks(caller, "mask", mask))
-    axis = checks.check_axis(caller, "mask", axis, array.shape)
-    check_places(caller, "mask", array, axis)
-    reverse = checks.check_flag(caller, "reverse", reverse)
-    flags = checks.flags_for(caller, segments, [array], axis, elementwise=True)
+    axis = as_axis(caller, "mask", axis, array.shape)
+    extent.check_places(caller, "mask", array, axis)
+    reverse = as_switch(caller, "reverse", reverse)
+    flags = flags_along(caller, segments, [array], axis)
     if flags is None:
         return rank(array, axis=axis, emit="before", reverse=reverse)
     return _count_before(as_bool(array), flags, axis=axis, reverse=reverse)
@@ -80,7 +83,7 @@ def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = F
       A pytree like ``x``.
 
     Raises:
-      TypeError: flags are not bool or integer; a leaf is no array.
+      TypeError: flags are not bool or integer; a leaf is not an array.
       ValueError: ``axis``, a length or the shape of the flags does not fit.
 
     One scan for each leaf, with the operator that keeps its first argument; none without segments.
@@ -95,26 +98,14 @@ def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = F
       [7 7 7 9 9]
     """
     caller = "jscan.distribute"
-    leaves, treedef, axis = checks.leaves_along(caller, "x", x, axis)
-    reverse = checks.check_flag(caller, "reverse", reverse)
+    leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
+    reverse = as_switch(caller, "reverse", reverse)
     if segments is None:
         results = [_spread_end(leaf, axis, reverse) for leaf in leaves]
     else:
-        results = [
-            dispatch.scan(
-                caller,
-                _first,
-                [leaf],
-                _ONE_LEAF,
-                axis=axis,
-                reverse=reverse,
-                exclusive=False,
-                identity=None,
-                segments=segments,
-                method="auto",
-            )[0]
-            for leaf in leaves
-        ]
+        given = as_segments(caller, segments)
+        calls = [dispatch.Call(caller, _first, [x], _ONE_LEAF, axis, given) for x in leaves]
+        results = [dispatch.scan(call, reverse=reverse, exclusive=False)[0] for call in calls]
     return jax.tree.unflatten(treedef, results)
 
 
@@ -125,16 +116,17 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
     Args:
       x: a pytree of arrays of any dtype, whose leading dimensions are those of ``mask``.
       mask: an array of a bool or integer dtype; what is not zero is true.
-      size: how many elements to return, static. It may be left out where ``mask`` is concrete;
-        then it is the number of true elements. Further ones are dropped.
-      fill_value: what comes behind the last true element, a scalar that the dtype of every leaf
+      size: how many elements to return, static. Where ``mask`` is concrete it may be left out, and
+        is the number of true elements. True elements beyond it are dropped.
+      fill_value: the value behind the last true element, a scalar that the dtype of every leaf
         can hold; floats are rounded.
 
     Returns:
       A pytree like ``x`` with the dimensions of ``mask`` replaced by one of ``size`` elements.
 
     Raises:
-      TypeError: ``mask`` is not bool or integer; ``size`` is no integer; a leaf is no array.
+      TypeError: ``mask`` is not bool or integer, ``size`` is not an integer, or a leaf is not an
+        array.
       ValueError: a leaf does not have the dimensions of ``mask`` in front; ``size`` is negative,
         or missing where ``mask`` is traced; ``fill_value`` does not fit a dtype; ``mask`` has 2^31
         elements or more.
@@ -155,7 +147,7 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
     caller = "jscan.pack"
     known = as_marks(caller, "mask", mask)
     array = jnp.asarray(known)
-    leaves, treedef = flatten(caller, "x", x)
+    leaves, treedef = as_leaves(caller, "x", x)
     for leaf in leaves:
         if array.ndim == 0 or leaf.shape[: array.ndim] != array.shape:
             raise ValueError(
@@ -198,7 +190,7 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
       A pytree like ``x``. How many elements come first is the number of false elements.
 
     Raises:
-      TypeError: ``mask`` is not bool or integer; a leaf is no array.
+      TypeError: ``mask`` is not bool or integer; a leaf is not an array.
       ValueError: ``axis``, a length or the shape of ``mask`` does not fit, or the axis has 2^31
         elements or more.
 
@@ -214,8 +206,8 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
       [4 2 2 5 7 3 1 7]
     """
     caller = "jscan.split"
-    leaves, treedef, axis = checks.leaves_along(caller, "x", x, axis)
-    array = _aligned_mask(caller, mask, leaves, axis)
+    leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
+    array = _as_mask(caller, mask, leaves, axis)
     along = axis if array.ndim > 1 else 0
     order = rank(array, axis=along, emit="order")
     return jax.tree.unflatten(treedef, [_take(leaf, order, axis) for leaf in leaves])
@@ -238,12 +230,12 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
       their own, except for a part that has no elements.
 
     Raises:
-      TypeError: ``mask`` or flags are not bool or integer; a leaf is no array.
+      TypeError: ``mask`` or flags are not bool or integer; a leaf is not an array.
       ValueError: ``axis``, a length or a shape does not fit, or the axis has 2^31 elements or more.
 
-    Two scans: an element moves back by the number of true ones before it in its segment, or forth
-    by the number of false ones behind it. Then a scatter of the order and a gather. This is one
-    step of a segmented quicksort.
+    Two scans, a scatter of the order and a gather. A false element moves to the left by the number
+    of true ones before it in its segment, a true one to the right by the number of false ones
+    behind it. This is one step of a segmented quicksort.
 
     Source: Sengupta et al., *Scan Primitives for GPU Computing* (2007), section 4.2.
 
@@ -256,38 +248,23 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
       [3 5 7 4 2 7 8] [0 1 1 2 2 3 3]
     """
     caller = "jscan.split_and_segment"
-    leaves, treedef, axis = checks.leaves_along(caller, "x", x, axis)
-    check_places(caller, "x", leaves[0], axis)
-    mask = as_bool(_aligned_mask(caller, mask, leaves, axis))
+    leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
+    extent.check_places(caller, "x", leaves[0], axis)
+    mask = as_bool(_as_mask(caller, mask, leaves, axis))
     if segments is None:
         raise TypeError(
             f"{caller}: segments must be jscan.Segments or an array of head flags; got None"
         )
-    flags = checks.flags_for(caller, segments, leaves, axis, elementwise=True)
+    flags = flags_along(caller, segments, leaves, axis)
     assert flags is not None
-    n = leaves[0].shape[axis]
-    if flags.size != n and any(leaf.shape != leaves[0].shape for leaf in leaves):
+    if flags.size != flags.shape[axis] and any(leaf.shape != leaves[0].shape for leaf in leaves):
         raise ValueError(
             f"{caller}: segments has shape {flags.shape}; expected that of every leaf of x: "
             f"{[leaf.shape for leaf in leaves]}"
         )
-    if mask.ndim == 1 and flags.size == n:
-        flags, along = flags.reshape(n), 0
-    else:
-        shape = leaves[0].shape
-        mask = (
-            lax.expand_dims(mask, [*range(axis), *range(axis + 1, len(shape))])
-            if (mask.ndim == 1)
-            else mask
-        )
-        mask, along = jnp.broadcast_to(mask, shape), axis
-    before = _count_before(mask, flags, axis=along, reverse=False)
-    behind = _count_before(~mask, flags, axis=along, reverse=True)
-    element = lax.broadcasted_iota(jnp.int32, mask.shape, along)
-    place = jnp.where(mask, element + behind, element - before)
-    order = _inverse(place, along)
-    moved = _take(mask, order, along)
-    heads = _heads(jnp.broadcast_to(flags, mask.shape), moved, along)
+    mask, flags, along = _in_one_shape(mask, flags, leaves[0].shape, axis)
+    order = _split_order(mask, flags, along)
+    heads = _split_heads(jnp.broadcast_to(flags, mask.shape), _take(mask, order, along), along)
     if along != heads.ndim - 1:
         heads = jnp.moveaxis(heads, along, -1)
     results = [_take(leaf, order, axis) for leaf in leaves]
@@ -297,12 +274,14 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
 _ONE_LEAF = jax.tree.structure(0)
 
 
-def _first(a: Any, b: Any) -> Any:
+def _first(a: jax.Array, b: jax.Array) -> jax.Array:
+    """The operator that keeps its first argument."""
     del b
     return a
 
 
-def _aligned_mask(caller: str, mask: Any, leaves: list[jax.Array], axis: int) -> jax.Array:
+def _as_mask(caller: str, mask: Any, leaves: list[jax.Array], axis: int) -> jax.Array:
+    """``mask`` as an array of the leaves' shape, or of one row for all of them."""
     array = jnp.asarray(as_marks(caller, "mask", mask))
     n = leaves[0].shape[axis]
     if array.shape != (n,) and any(leaf.shape != array.shape for leaf in leaves):
@@ -314,9 +293,12 @@ def _aligned_mask(caller: str, mask: Any, leaves: list[jax.Array], axis: int) ->
 
 
 def _count_before(mask: jax.Array, flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
-    """The true elements before each one in its segment: a scan that widens what it reads."""
+    """The number of true elements before each one in its segment.
+
+    The scan adds int32 and reads the mask as it is: nothing is widened in memory.
+    """
     counting = dispatch.combine_once(operators.add, (np.dtype(np.int32),))
-    [count] = primitive.scan(
+    [count] = primitives.scan(
         [mask],
         flags,
         combine=counting,
@@ -328,7 +310,45 @@ def _count_before(mask: jax.Array, flags: jax.Array, *, axis: int, reverse: bool
     return count
 
 
+def _in_one_shape(
+    mask: jax.Array, flags: jax.Array, shape: tuple[int, ...], axis: int
+) -> tuple[jax.Array, jax.Array, int]:
+    """A mask and flags of one rank, and their axis: one row where both are, else all of ``shape``.
+
+    Flags keep size 1 in the dimensions that share them.
+    """
+    n = shape[axis]
+    if mask.ndim == 1 and flags.size == n:
+        return mask, flags.reshape(n), 0
+    if mask.ndim == 1:
+        mask = lax.expand_dims(mask, [d for d in range(len(shape)) if d != axis])
+    return jnp.broadcast_to(mask, shape), flags, axis
+
+
+def _split_order(mask: jax.Array, flags: jax.Array, axis: int) -> jax.Array:
+    """The place from which each element of the split segments comes.
+
+    A true element moves behind the false ones that follow it in its segment, a false one before the
+    true ones that precede it.
+    """
+    true_before = _count_before(mask, flags, axis=axis, reverse=False)
+    false_behind = _count_before(~mask, flags, axis=axis, reverse=True)
+    element = lax.broadcasted_iota(jnp.int32, mask.shape, axis)
+    return _inverse(jnp.where(mask, element + false_behind, element - true_before), axis)
+
+
+def _split_heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
+    """Head flags of the split segments: the old ones, and where the true elements begin.
+
+    ``moved`` is the mask in the order of the split segments.
+    """
+    change = moved & ~before(moved, axis=axis)
+    first = is_first(moved, axis=axis)
+    return as_bool(flags) | first | change
+
+
 def _spread_end(x: jax.Array, axis: int, reverse: bool) -> jax.Array:
+    """The first element along ``axis``, or the last, in the place of all."""
     n = x.shape[axis]
     if n == 0:
         return x
@@ -337,7 +357,7 @@ def _spread_end(x: jax.Array, axis: int, reverse: bool) -> jax.Array:
 
 
 def _take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:
-    """``x`` in the order of places that are a permutation of the axis, or of each of its rows."""
+    """``x`` in an order, which is a permutation of the axis or of each of its rows."""
     if order.ndim == 1:
         moved = jnp.moveaxis(x, axis, 0)
         taken = moved.at[order].get(mode="promise_in_bounds", unique_indices=True)
@@ -346,24 +366,17 @@ def _take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:
 
 
 def _inverse(place: jax.Array, axis: int) -> jax.Array:
-    """The permutation that undoes ``place``, along an axis."""
+    """The permutation along an axis that undoes ``place``."""
 
-    def one(place: jax.Array) -> jax.Array:
+    def inverse_of_row(place: jax.Array) -> jax.Array:
         element = lax.iota(jnp.int32, place.shape[0])
         into = jnp.zeros_like(place)
         return into.at[place].set(element, mode="promise_in_bounds", unique_indices=True)
 
     if place.ndim == 1:
-        return one(place)
+        return inverse_of_row(place)
     if place.size == 0:
         return place
     rows = jnp.moveaxis(place, axis, -1)
-    flat = jax.vmap(one)(rows.reshape(-1, rows.shape[-1]))
+    flat = jax.vmap(inverse_of_row)(rows.reshape(-1, rows.shape[-1]))
     return jnp.moveaxis(flat.reshape(rows.shape), -1, axis)
-
-
-def _heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
-    """Head flags of the split segments: the old ones, and where the true elements begin."""
-    change = moved & ~fallback.before(moved, axis=axis)
-    first = fallback.is_first(moved, axis=axis)
-    return as_bool(flags) | first | change

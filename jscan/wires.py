@@ -1,13 +1,13 @@
 """The wires of parallel prefix networks, and scans along them.
 
 A node (s, t) joins wire t with wire s to its left: x[t] = fn(x[s], x[t]). A network is drawn in
-rows of nodes, and each row is put into the first level in which all it reads is there:
+rows of nodes, and each row goes into the first level in which everything that it reads is written:
 
     rows     (0, 1) (2, 3)      (1, 3)      (1, 2)      three rows of the tree on four wires
     levels   (0, 1) (2, 3)      (1, 3) (1, 2)           of which the last two can run together
 
-A level is one call of the operator. It reads and writes slices, where nodes lie at even distances,
-and not arrays of indices, which would be constants that the kernel of a Pallas program cannot have.
+A level is one call of the operator. It reads and writes slices of nodes at even distances. Arrays
+of indices would do for any nodes, but the kernel of a Pallas program cannot have constants.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Network:
     size: Callable[[int], int]
 
     def levels(self, n: int) -> list[Level]:
-        """The rows on ``n`` wires, each as early as what it reads allows, and never split."""
-        written, read = [0] * n, [0] * n  # the number of the level, from 1, that did so last
+        """The levels on ``n`` wires: whole rows, each as early as what it reads allows."""
+        written, read = [0] * n, [0] * n  # the last level to do so with a wire, counted from 1
         found: list[Level] = []
         for row in filter(None, self.rows(n)):
             level = max(max(written[s] + 1, written[t] + 1, read[t]) for s, t in row)
@@ -65,7 +65,7 @@ def scan(
     axis: int,
     reverse: bool,
 ) -> list[jax.Array]:
-    """Scan ``leaves`` along ``axis``, which counts from 0, a call of ``fn`` for each level."""
+    """The scans of ``leaves`` along ``axis``, counted from 0, a call of ``fn`` for each level."""
     values = [meshes.gather(x, axis) for x in leaves]
     if reverse:
         values = [lax.rev(x, (axis,)) for x in values]
@@ -84,6 +84,7 @@ def _run_level(
     level: Level,
     axis: int,
 ) -> list[jax.Array]:
+    """The wires behind a level."""
     sources, targets = _as_combs([(s, t) for s, t in level if s != t])
     idle = sum(s == t for s, t in level)
     left, right = ([_take(x, combs, idle, axis) for x in leaves] for combs in (sources, targets))
@@ -95,7 +96,7 @@ def _run_level(
 
 
 class _Comb(NamedTuple):
-    """Wires at even distances, which a slice reads or writes; the same wire ever again if 0."""
+    """Wires at even distances, which a slice reads or writes; a step of 0 repeats one wire."""
 
     start: int
     step: int
@@ -103,7 +104,10 @@ class _Comb(NamedTuple):
 
 
 def _as_combs(nodes: Sequence[tuple[int, int]]) -> tuple[list[_Comb], list[_Comb]]:
-    """Sources and targets of nodes in few combs: always the longest from the leftmost target."""
+    """Sources and targets of nodes in few combs.
+
+    Each comb is the longest that begins with the leftmost target that is left.
+    """
     source_of = {t: s for s, t in nodes}
     sources, targets = [], []
     while source_of:
@@ -125,9 +129,9 @@ def _as_combs(nodes: Sequence[tuple[int, int]]) -> tuple[list[_Comb], list[_Comb
 
 
 def _take(x: jax.Array, combs: Sequence[_Comb], idle: int, axis: int) -> jax.Array:
-    """The elements of ``x`` on ``combs``, behind the first of them ``idle`` times."""
+    """The elements of ``x`` on ``combs``, preceded by ``idle`` copies of the first of them."""
     if idle:
-        # An idle lane does the work of a busy one, so that no NaN or infinity is of its own making.
+        # An idle lane repeats the work of a busy one, and so makes no NaN or infinity of its own.
         combs = [_Comb(combs[0].start, 0, idle), *combs]
     parts = []
     for start, step, length in combs:
@@ -140,7 +144,7 @@ def _take(x: jax.Array, combs: Sequence[_Comb], idle: int, axis: int) -> jax.Arr
 
 
 def _put(x: jax.Array, y: jax.Array, combs: Sequence[_Comb], idle: int, axis: int) -> jax.Array:
-    """``x`` with the elements of ``y``, behind ``idle`` others, on ``combs``."""
+    """``x`` with the elements of ``y`` but for the first ``idle`` put on ``combs``."""
     done = idle
     for start, step, length in combs:
         places = slice(start, start + (length - 1) * step + 1, step)
@@ -197,7 +201,7 @@ def _brent_kung_depth(n: int) -> int:
 
 
 def _brent_kung_size(n: int) -> int:
-    """Up the tree n - ν(n), and down it one for each of 1 .. n that is no power of two."""
+    """Up the tree n - ν(n), and down it one for each of 1 .. n that is not a power of two."""
     return 2 * n - n.bit_count() - n.bit_length()
 
 

@@ -11,9 +11,9 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import jax
+import pytest
 
-from jscan import primitive
+from jscan import primitives
 from jscan.kernels import tuning
 
 # Around warps, and around the powers of two that tiles are made of (the sizes of Thrust's suite).
@@ -57,14 +57,14 @@ class Engine:
         """Makes calls with this engine's method run on it."""
         with contextlib.ExitStack() as stack:
             if self.interpreted:
-                stack.enter_context(primitive.interpreted())
+                stack.enter_context(primitives.interpreted())
             if self.tile is not None:
-                # A program compiled with the table's tiles is not one with these.
-                jax.clear_caches()
-                stack.callback(jax.clear_caches)
-                stack.enter_context(tuning.forced(self.tile))
+                stack.enter_context(primitives.tiled(self.tile))
             yield self
 
+
+# For tests that take no engine's method, but run where it runs.
+on_engines = pytest.mark.usefixtures("engine")
 
 ENGINES = (
     # The fallback has no tiles, and its compilation grows with the logarithm of the size.

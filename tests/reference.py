@@ -199,3 +199,10 @@ def assert_within(actual: Any, expected: Any, error: Any = 0.0) -> None:
 def assert_equal(actual: Any, expected: Any) -> None:
     """Asserts equality after the wrap to the output's dtype; for integers, bool and selections."""
     assert_within(actual, widen(narrow(expected, np.asarray(actual).dtype)))
+
+
+def assert_tree_equal(actual: Any, expected: Any) -> None:
+    """Asserts the equality of two pytrees, leaf by leaf."""
+    found, given = jax.tree.structure(actual), jax.tree.structure(expected)
+    assert found == given  # type: ignore[operator]  # jax has no type for it
+    jax.tree.map(assert_equal, actual, expected)

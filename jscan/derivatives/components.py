@@ -1,14 +1,12 @@
-"""Derivatives of a scan, as recurrences.
+"""The recurrence of a scan's tangents, taken apart into components.
 
-Of ``y[t] = f(y[t-1], x[t])`` the tangent is a linear recurrence, whose transpose is another one,
-run the other way (Blelloch 1990 solves such recurrences by scans):
+Of ``dy[t] = A[t] dy[t-1] + B[t] dx[t]`` most entries are zero by structure. Leaves whose tangents
+depend on each other, in a circle, have one recurrence together, which is a `Component`. All others
+are solved one after another, and the solved ones come in like the elements' tangents do:
 
-    dy[t] = A[t] dy[t-1] + B[t] dx[t]            A = ∂f/∂y, B = ∂f/∂x, both at (y[t-1], x[t])
-    λ[t]  = ȳ[t] + A[t+1]ᵀ λ[t+1]                x̄[t] = B[t]ᵀ λ[t]
+    s[t] = A[t] s[t-1] + C[t] v[t]           v[t] = (dx[t] of some leaves, dy[t-1] of others)
 
-At the start of the axis or of a segment dy is dx. Leaves that depend on each other's tangents, in a
-circle, have one recurrence together, which is a `Component`; the others are solved one after
-another. That is seldom more than one leaf: (a, b) ↦ a y + b has a recurrence for each output, and
+A component seldom has more than one leaf: (a, b) ↦ a y + b has a recurrence for each output, and
 Welford's three leaves have three.
 """
 
@@ -16,8 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Hashable, Mapping, Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,16 +27,18 @@ from jscan.derivatives.jacobian import Jacobian, Matrix, Source
 class Component:
     """The recurrence of leaves whose tangents depend on each other.
 
-    ``s[t] = A[t] s[t-1] + C[t] v[t]``, and ``s = v`` at starts for the elements' own tangents v.
+    ``s[t] = A[t] s[t-1] + C[t] v[t]``, where at starts s is the elements' own tangents. Two
+    components are equal if they compute the same.
 
     Attributes:
       states: the leaves, K of them.
-      tangents: leaves whose tangents come in as elements, dx.
-      others: leaves of other components whose tangents come in from the position before, dy.
+      tangents: the leaves whose elements' tangents, dx, come in.
+      others: the leaves of other components whose tangents, dy, come in from the position before.
       a: K by K.
       c: K by (tangents, then others).
-      own: for each state which of the tangents is its own, or None if that is zero.
-      dtype: in which it is computed.
+      own: for each state the number of its own element's tangent among those that come in, or None
+        if that is zero.
+      dtype: the dtype in which it is computed.
       widths: the dtypes of states, then of what comes in.
     """
 
@@ -49,12 +48,12 @@ class Component:
     a: Matrix
     c: Matrix
     own: tuple[int | None, ...]
-    dtype: np.dtype[Any]
-    widths: tuple[np.dtype[Any], ...]
+    dtype: np.dtype
+    widths: tuple[np.dtype, ...]
 
     @functools.cached_property
-    def key(self) -> tuple[Any, ...]:
-        """What tells it from others."""
+    def key(self) -> Hashable:
+        """What equal components share."""
         numbers = (self.states, self.tangents, self.others, self.own)
         return numbers, self.a.key, self.c.key, self.dtype, self.widths
 
@@ -74,12 +73,12 @@ class Component:
 
     @property
     def inputs(self) -> int:
-        """How many tangents come in."""
+        """The number of tangents that come in."""
         return len(self.tangents) + len(self.others)
 
     @property
     def reads(self) -> tuple[Source, ...]:
-        """What its matrices read: its operands."""
+        """The sources that its matrices read, which are its operands."""
         matrices = (self.a, self.c)
         return tuple(sorted({s for m in matrices for s in (*m.reads, *m.rules_read)}))
 
@@ -87,6 +86,10 @@ class Component:
     def results(self) -> set[int]:
         """The leaves whose results it reads, before an element or after it."""
         return {i for when, i in self.reads if when != "here"}
+
+
+Edges = Mapping[int, set[int]]
+"""For each leaf of the result, the leaves whose tangents its own takes in."""
 
 
 def components(
@@ -98,69 +101,55 @@ def components(
     may be read instead of computed anew. None where the derivative of the operator is no matrix: it
     is real-linear only, or leaves are complex and real.
     """
-    dtypes = combine.dtypes
-    inexact = [i for i, d in enumerate(dtypes) if jnp.issubdtype(d, jnp.inexact)]
-    kinds = {jnp.issubdtype(dtypes[i], jnp.complexfloating) for i in inexact}
+    inexact = [i for i, d in enumerate(combine.dtypes) if jnp.issubdtype(d, jnp.inexact)]
+    kinds = {jnp.issubdtype(combine.dtypes[i], jnp.complexfloating) for i in inexact}
     if len(kinds) > 1:
         return None
-    function = Jacobian(combine, exact)
-    if True in kinds and not function.is_holomorphic():
+    jacobian = Jacobian(combine, exact)
+    if True in kinds and not jacobian.is_holomorphic():
         return None
-    k = combine.num_leaves
-    left = {i: {j for j in inexact if j in function.moved_by[i]} for i in inexact}
-    right = {i: {j for j in moving if k + j in function.moved_by[i]} for i in inexact}
-    # What moves: an element that does, or what depends on something that does.
-    live = {i for i in inexact if i in moving or right[i]}
-    while more := {i for i in inexact if left[i] & live} - live:
+    k, moved_by = combine.num_leaves, jacobian.moved_by
+    before = {i: {j for j in inexact if j in moved_by[i]} for i in inexact}
+    here = {i: {j for j in moving if k + j in moved_by[i]} for i in inexact}
+    # A state has a tangent if an element gives it one, or another state that has one.
+    live = {i for i in inexact if i in moving or here[i]}
+    while more := {i for i in inexact if before[i] & live} - live:
         live |= more
-    asked = {i for i in wanted if i in live}
-    while more := {j for i in asked for j in left[i] & live} - asked:
+    before = {i: before[i] & live for i in live}
+    asked = live.intersection(wanted)
+    while more := {j for i in asked for j in before[i]} - asked:
         asked |= more
-    return [
-        _component(function, group, left, right, live, moving)
-        for group in _in_circles(asked, {i: left[i] & asked for i in asked})
-    ]
+    circles = _circles(asked, before)
+    return [_component(jacobian, states, before, here, moving) for states in circles]
 
 
 def _component(
-    function: Jacobian,
+    jacobian: Jacobian,
     states: tuple[int, ...],
-    left: dict[int, set[int]],
-    right: dict[int, set[int]],
-    live: set[int],
-    moving: Sequence[int],
+    before: Edges,
+    here: Edges,
+    moving: Collection[int],
 ) -> Component:
-    k = function.combine.num_leaves
+    """The component of ``states``, whose tangents depend on ``before`` and on elements ``here``."""
     own = {i for i in states if i in moving}
-    tangents = tuple(sorted(own.union(*(right[i] for i in states))))
-    others = tuple(sorted(set().union(*(left[i] & live for i in states)) - set(states)))
-    a_places = [(r, s) for r, i in enumerate(states) for s, j in enumerate(states) if j in left[i]]
-    c_places = [
-        *((r, s) for r, i in enumerate(states) for s, j in enumerate(tangents) if j in right[i]),
-        *(
-            (r, len(tangents) + s)
-            for r, i in enumerate(states)
-            for s, j in enumerate(others)
-            if j in left[i]
-        ),
-    ]
-    columns = [*(k + j for j in tangents), *others]
-    dtypes = function.combine.dtypes
-    incoming = [*tangents, *others]
+    tangents = tuple(sorted(own.union(*(here[i] for i in states))))
+    others = tuple(sorted({j for i in states for j in before[i]}.difference(states)))
+    k, dtypes = jacobian.combine.num_leaves, jacobian.combine.dtypes
+    widths = tuple(dtypes[i] for i in (*states, *tangents, *others))
     return Component(
         states=states,
         tangents=tangents,
         others=others,
-        a=function.matrix(a_places, states, states),
-        c=function.matrix(c_places, states, columns),
+        a=jacobian.matrix(states, states),
+        c=jacobian.matrix(states, [*(k + j for j in tangents), *others]),
         own=tuple(tangents.index(i) if i in own else None for i in states),
-        dtype=np.result_type(*(dtypes[i] for i in {*states, *incoming})),
-        widths=tuple(dtypes[i] for i in (*states, *incoming)),
+        dtype=np.result_type(*widths),
+        widths=widths,
     )
 
 
-def _in_circles(nodes: set[int], edges: dict[int, set[int]]) -> list[tuple[int, ...]]:
-    """Strongly connected parts of a graph, each behind those that its edges lead to."""
+def _circles(nodes: set[int], edges: Edges) -> list[tuple[int, ...]]:
+    """The strongly connected parts of a graph, each behind those that its edges lead to."""
     reach = {i: {i} for i in nodes}
     for _ in nodes:
         reach = {i: r.union(*(edges[j] for j in r)) for i, r in reach.items()}

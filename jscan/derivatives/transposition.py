@@ -1,19 +1,21 @@
-"""Transposes of scans and reductions: what they are linear in, and of what they are not, why.
+"""Transposes of scans and reductions in the operands that they are linear in.
 
-``jax.linear_transpose`` hands a primitive's transpose rule whatever operands are called linear,
-and believes what it returns. A recurrence is linear in its terms and not in its coefficients, a
-product in neither, so the operator is asked first.
+A scan S is linear in some of its leaves if S(x + x') = S(x) + S(x') there. It is then its own
+derivative, dS = S, at zero as anywhere else; so its transpose is that of its tangents, which the
+derivative rules have. An operator f makes a scan linear in the leaves L if f is linear in the
+states, of both its operands together, that depend on L, with coefficients that depend on the other
+leaves alone: a y + b is linear in b, but not in a.
 
-An operator ``f(left, right)`` makes a scan linear in the leaves L where the states that depend on L
-are linear functions of those states, with coefficients that depend on the other leaves alone. The
-scan is then its own tangent in these leaves, which the derivative rules know how to transpose.
+``jax.linear_transpose`` hands a transpose rule whatever operands its caller says are linear, and
+believes what the rule returns. So the operator's jaxpr is asked first, and an error says why a scan
+is not linear.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,21 +25,26 @@ from jax.interpreters import ad
 
 from jscan import extent
 from jscan.combine import Combine
+from jscan.jaxprs import aval, evaluate
+
+Tangent: TypeAlias = jax.Array | ad.Zero
+"""A tangent or cotangent as JAX hands it to a rule: `ad.Zero` is zero by structure."""
 
 
 def undefined(operands: Sequence[Any]) -> tuple[int, ...]:
-    """The numbers of the operands in which a primitive is to be transposed."""
+    """The numbers of the operands in which a primitive is transposed."""
     return tuple(i for i, x in enumerate(operands) if ad.is_undefined_primal(x))
 
 
 def check_linear(
     what: str, combine: Combine, moving: tuple[int, ...], wanted: tuple[int, ...], *, identity: bool
 ) -> None:
-    """Raise where a scan or reduction is not linear in what it is to be transposed in."""
-    reason: str | None = "segments are no operand that it is linear in"
+    """Raise where a scan or reduction is not linear in the operands ``moving``."""
+    reason: str | None = "it is not linear in segments"
     if all(i < combine.num_leaves for i in moving):
         reason = "its operator has a derivative rule of its own, and no transpose"
-        # What follows from rules is not kept: operators that differ in them alone are equal.
+        # Operators that differ in their rules alone are equal, so what follows from rules must not
+        # be cached by the operator.
         if combine.rules is None:
             reason = _why_not_linear(combine, moving, wanted, identity=identity)
     if reason is not None:
@@ -62,22 +69,22 @@ def at_zero(
 def by_tangents(
     plain: Callable[..., list[Any]],
     jvp: Callable[..., tuple[list[Any], list[Any]]],
-    cotangents: Sequence[Any],
+    cotangents: Sequence[Tangent],
     operands: Sequence[Any],
     **params: Any,
 ) -> list[Any]:
-    """What a primitive transposes to that is linear in its undefined operands.
+    """The cotangents of the undefined operands of a primitive that is linear in them.
 
-    It is its own tangent there, at zero as anywhere. Integers have no tangents, and take its
-    ``plain`` form.
+    Its tangents in them, by ``jvp``, are the primitive itself. Integers have no tangents: for them
+    it is its ``plain`` form that is transposed.
     """
     moving = undefined(operands)
 
     def tangents(*moved: jax.Array) -> list[Any]:
-        primals, slopes = at_zero(operands, moving, moved)
+        primals, directions = at_zero(operands, moving, moved)
         if jnp.issubdtype(moved[0].dtype, jnp.integer):
-            return plain(*slopes, **params)
-        tangents = [x if i in moving else zero_of(x) for i, x in enumerate(slopes)]
+            return plain(*directions, **params)
+        tangents = [x if i in moving else zero_of(x) for i, x in enumerate(directions)]
         return [ad.instantiate_zeros(t) for t in jvp(primals, tangents, **params)[1]]
 
     return transposed(tangents, cotangents, operands, params["combine"].dtypes)
@@ -85,19 +92,20 @@ def by_tangents(
 
 def transposed(
     tangents: Callable[..., Any],
-    cotangents: Sequence[Any],
+    cotangents: Sequence[Tangent],
     operands: Sequence[Any],
     dtypes: Sequence[Any],
 ) -> list[Any]:
-    """The cotangents of the operands that are undefined, by the transpose of their tangents.
+    """The cotangents of the undefined operands; None for the others.
 
-    ``dtypes`` are the leaves'. JAX describes integers by their tangents, which have no dtype.
+    ``tangents`` is a linear function of these operands. ``dtypes`` are those of the leaves: JAX
+    describes undefined integers by the aval of their tangents, float0, which does not tell.
     """
     moving = undefined(operands)
-    avals = [operands[i].aval for i in moving]
     avals = [
-        aval.update(dtype=dtypes[i]) if aval.dtype == jax.dtypes.float0 else aval
-        for i, aval in zip(moving, avals, strict=True)
+        x.aval.update(dtype=dtypes[i]) if x.aval.dtype == jax.dtypes.float0 else x.aval
+        for i, x in enumerate(operands)
+        if i in moving
     ]
     backwards = jax.linear_transpose(tangents, *avals)
     given = [ad.instantiate_zeros(c) for c in cotangents]
@@ -112,13 +120,15 @@ def transposed(
     return [there.get(i) for i in range(len(operands))]
 
 
-def _is_of_integers(cotangent: Any) -> bool:
-    aval: Any = cotangent.aval if type(cotangent) is ad.Zero else None
-    return aval is not None and aval.dtype == jax.dtypes.float0
+def _is_of_integers(cotangent: Tangent) -> bool:
+    if not isinstance(cotangent, ad.Zero):
+        return False
+    described: Any = cotangent.aval
+    return described.dtype == jax.dtypes.float0
 
 
-def zero_of(x: Any) -> Any:
-    """The tangent of what does not move."""
+def zero_of(x: jax.Array) -> ad.Zero:
+    """The zero tangent of an operand that does not move."""
     return ad.Zero(jax.typeof(x).to_tangent_aval())
 
 
@@ -143,58 +153,67 @@ def _why_not_linear(
     return _why_nonlinear(combine, states, needed)
 
 
+class _Term(NamedTuple):
+    """A value inside an operator, as a function of the states.
+
+    Attributes:
+      moves: whether it depends on the states.
+      is_zero: whether it is the number zero.
+      fault: why it is no linear function of them, or None if it is one.
+    """
+
+    moves: bool
+    is_zero: bool = False
+    fault: str | None = None
+
+
 def _why_nonlinear(combine: Combine, states: set[int], needed: Sequence[int]) -> str | None:
     """The reason why the operator is not linear in the states of both operands together."""
-    jaxpr, k = combine.jaxpr.jaxpr, combine.num_leaves
-    linear = {v for i, v in enumerate(jaxpr.invars) if i % k in states}
-    faults: dict[Any, str] = {}
-
-    def fault_of(v: Any) -> str | None:
-        return None if isinstance(v, core.Literal) else faults.get(v)
-
-    for equation in jaxpr.eqns:
-        moved = [not isinstance(v, core.Literal) and v in linear for v in equation.invars]
-        if not any(moved):
-            continue
-        linear.update(equation.outvars)
-        inherited = next(filter(None, map(fault_of, equation.invars)), None)
-        name = equation.primitive.name
-        if inherited is None and not _keeps_linear(equation, moved):
-            inherited = f"its operator is not linear in them: {name}"
-        if inherited is not None:
-            faults.update(dict.fromkeys(equation.outvars, inherited))
+    k = combine.num_leaves
+    operands = [_Term(moves=i % k in states) for i in range(2 * k)]
+    results = evaluate(
+        combine.jaxpr.jaxpr,
+        operands,
+        rules=[_term],
+        number=lambda scalar: _Term(moves=False, is_zero=not scalar),
+    )
     for i in needed:
-        result = jaxpr.outvars[i]
-        fault = fault_of(result)
-        if fault is not None:
-            return fault
-        if (isinstance(result, core.Literal) or result not in linear) and not _is_zero(result):
+        result = results[i]
+        if result.fault is not None:
+            return result.fault
+        if not (result.moves or result.is_zero):
             return f"leaf {i} of its operator's result does not depend on them"
     return None
 
 
-def _keeps_linear(equation: core.JaxprEqn, moved: Sequence[bool]) -> bool:
-    """Whether the equation's result is linear in those of its operands that are."""
+def _term(equation: core.JaxprEqn, operands: Sequence[_Term]) -> list[_Term]:
+    """The rule that follows the states through an equation."""
+    if not any(x.moves for x in operands):
+        return [_Term(moves=False)] * len(equation.outvars)
+    fault = next((x.fault for x in operands if x.fault is not None), None)
+    if fault is None and not _keeps_linear(equation, operands):
+        fault = f"its operator is not linear in them: {equation.primitive.name}"
+    return [_Term(moves=True, fault=fault)] * len(equation.outvars)
+
+
+def _keeps_linear(equation: core.JaxprEqn, operands: Sequence[_Term]) -> bool:
+    """Whether the equation's result is linear in those of its operands that move."""
     name = equation.primitive.name
+    moves = [x.moves for x in operands]
     if name in ("neg", "copy", "copy_p", "real", "imag", "conj"):
         return True
     if name == "convert_element_type":
-        avals: list[Any] = [equation.invars[0].aval, equation.outvars[0].aval]
-        exact = [jnp.issubdtype(aval.dtype, jnp.inexact) for aval in avals]
-        return exact[0] == exact[1] and avals[1].dtype != np.bool_
+        source, made = aval(equation.invars[0]).dtype, aval(equation.outvars[0]).dtype
+        exact = [jnp.issubdtype(dtype, jnp.inexact) for dtype in (source, made)]
+        return exact[0] == exact[1] and made != np.bool_
     if name == "mul":
-        return moved.count(True) == 1
+        return moves.count(True) == 1
     if name == "div":
-        aval: Any = equation.outvars[0].aval
-        return list(moved) == [True, False] and bool(jnp.issubdtype(aval.dtype, jnp.inexact))
+        dtype = aval(equation.outvars[0]).dtype
+        return moves == [True, False] and bool(jnp.issubdtype(dtype, jnp.inexact))
     if name in ("add", "add_any", "sub", "complex"):
-        terms = zip(equation.invars, moved, strict=True)
-        return all(is_linear or _is_zero(v) for v, is_linear in terms)
+        return all(x.moves or x.is_zero for x in operands)
     if name == "select_n":
-        cases = zip(equation.invars[1:], moved[1:], strict=True)
-        return not moved[0] and all(is_linear or _is_zero(v) for v, is_linear in cases)
+        which, *cases = operands
+        return not which.moves and all(x.moves or x.is_zero for x in cases)
     return False
-
-
-def _is_zero(v: Any) -> bool:
-    return isinstance(v, core.Literal) and not np.any(np.asarray(v.val))

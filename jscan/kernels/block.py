@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jax.experimental import pallas as pl
+import jax
 
 from jscan.kernels.description import Scan
 from jscan.kernels.forms import form
 from jscan.kernels.tile import Tile
 
 
-def kernel(scan: Scan, refs: Sequence[Any]) -> None:
+def kernel(scan: Scan, program: jax.Array, refs: Sequence[Any]) -> None:
     """One tile of whole rows, by one program."""
-    tile = Tile(scan.geometry, pl.program_id(0))
+    tile = Tile(scan.geometry, program)
     inputs, outputs = scan.split(refs)
     one = form(scan, tile, inputs)
     one.scan()

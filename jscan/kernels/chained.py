@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from jscan.kernels.description import Scan
 from jscan.kernels.forms import form
+from jscan.kernels.language import Ref
 from jscan.kernels.lookback import Lookback
 from jscan.kernels.state import PREFIX, TileState
 from jscan.kernels.steps import Step
@@ -34,36 +35,37 @@ def tile_state(scan: Scan) -> TileState:
     return TileState(scan.dtypes, g.outer, g.tiles, g.inner, tickets=1)
 
 
-def kernel(scan: Scan, refs: Sequence[Any]) -> None:
-    """One tile of a row, by one program."""
+def kernel(scan: Scan, program: jax.Array, refs: Sequence[Ref]) -> None:
+    """One tile of a row, by one program, which takes another number than its own."""
+    del program
     with Step.TAKE_TICKET.marked():
         number = tile_state(scan).take_ticket(refs[-1])
     tile = Tile(scan.geometry, number)
     scan.on_tile(tile, functools.partial(_one_tile, scan, refs))
 
 
-def _one_tile(scan: Scan, refs: Sequence[Any], tile: Tile) -> None:
+def _one_tile(scan: Scan, refs: Sequence[Ref], tile: Tile) -> None:
     words, state = refs[-1], tile_state(scan)
     inputs, outputs = scan.split(refs)
 
     with Step.LOAD.marked():
-        one = form(scan, tile, inputs)
-        complete = jnp.broadcast_to(tile.index == 0, one.aggregate[0].shape)
-        if one.restarts is not None:
-            complete = complete | one.restarts
+        work = form(scan, tile, inputs)
+        complete = jnp.broadcast_to(tile.index == 0, work.aggregate[0].shape)
+        if work.restarts is not None:
+            complete = complete | work.restarts
     tag = jnp.full_like(complete, PREFIX, jnp.int32)
     with Step.PUBLISH_AGGREGATE.marked():
-        state.publish(words, tile, tag, one.aggregate, complete)
+        state.publish(words, tile, tag, work.aggregate, complete)
 
     with Step.SCAN.marked():
-        one.scan()
+        work.scan()
     with Step.LOOK_BACK.marked():
         # Several warps may read the word, each for itself: it is EMPTY until it is PREFIX, for
         # good.
-        search = Lookback(scan.operator, state, words, tile, 1, one)
+        search = Lookback(scan.operator, state, words, tile, 1, work)
         prefix = search.prefix(search.peek(tile.index))
 
     with Step.PUBLISH_PREFIX.marked():
-        state.publish(words, tile, tag, one.combine(prefix, one.aggregate), ~complete)
+        state.publish(words, tile, tag, work.combine(prefix, work.aggregate), ~complete)
     with Step.STORE.marked():
-        one.store(outputs, prefix)
+        work.store(outputs, prefix)

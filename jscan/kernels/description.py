@@ -15,15 +15,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
 from jax.extend import core
 
-from jscan.kernels import conditional, language
-from jscan.kernels.geometry import Geometry
+from jscan.kernels import language
+from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant
 from jscan.kernels.tile import VECTOR, Tile
-from jscan.kernels.view import View
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +37,6 @@ class Scan:
     linear: bool  # logaddexp of one leaf, to be summed in the linear domain
     views: tuple[View, ...]
     flag_view: View | None
-    guarded: bool = dataclasses.field(default=False, kw_only=True)  # by conditional indexing
 
     @property
     def beside(self) -> int:
@@ -62,10 +59,6 @@ class Scan:
         size = self.geometry.outer * self.geometry.n * self.geometry.inner
         return [(size, d) for d, used in zip(self.results, self.used, strict=True) if used]
 
-    def fills(self) -> list[Any]:
-        """What each result holds before the kernel runs; nothing where it writes every element."""
-        return []
-
     def on_tile(self, tile: Tile, work: Callable[[Tile], None]) -> None:
         """Does the work of a tile, twice compiled where only the last one needs masks.
 
@@ -82,8 +75,8 @@ class Scan:
             work(tile)
             return
         last = tile.index == np.int32(g.tiles - 1)
-        pl.when(last)(lambda: work(tile))
-        pl.when(~last)(lambda: work(tile.at(tile.index, inside=True)))
+        language.when(last, lambda: work(tile))
+        language.when(~last, lambda: work(tile.at(tile.index, inside=True)))
 
     def split(self, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """The input and output references out of all of the kernel's."""
@@ -127,8 +120,6 @@ class Scan:
     def tile_scan(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
         """The tile's leaves, scanned inclusively."""
         g = self.geometry
-        if self.guarded and self.segmented and leaves[0].ndim == 1:
-            return conditional.tile_scan(self.operator, leaves, reverse=g.reverse)
         return language.tile_scan(self.leaf_operator, leaves, g.axis, reverse=g.reverse)
 
     def combine(self, left: Sequence[jax.Array], right: Sequence[jax.Array]) -> list[jax.Array]:

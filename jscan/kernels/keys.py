@@ -20,9 +20,9 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import language, locating
+from jscan.kernels.layout import View
 from jscan.kernels.operator import trace_scalars
 from jscan.kernels.tile import Tile
-from jscan.kernels.view import View
 
 KEY = np.dtype(np.int32)
 COUNTED = ("flags", "runs")
@@ -85,7 +85,7 @@ class Keys:
 
     def counted(self, count: jax.Array, strip: Tile, before: jax.Array) -> jax.Array:
         """The keys where ``count`` heads of the strip have been seen."""
-        first = before[None, :] if before.ndim else before
+        first = strip.along_positions(before)
         return count + jnp.where(strip.index == 0, np.int32(-1), first)
 
     def ends(self, strip: Tile, operands: Sequence[Any], key: jax.Array) -> jax.Array:

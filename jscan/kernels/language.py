@@ -12,9 +12,11 @@
     fast_exp2, ...     the hardware's instructions
     unsigned, opaque, settle   values as the compiler should see them
 
-Each is called like a function here, and has its meaning as plain JAX here too: that is what the
-interpreter runs on a machine without a GPU. `jscan.kernels.engines.pallas` gives them their Triton
-form.
+A kernel's body also runs part of its work on a condition: `when`.
+
+Each primitive is called like a function here, and has its abstract evaluation and its meaning in
+plain JAX here too. The meaning is what an interpreter runs on a machine without a GPU. Engines
+(`jscan.kernels.engines`) give the primitives a form for the GPU.
 
 State words live in an ``int32[words, 2]`` array: the value in the low half, the tag in the high
 half, so that no kernel needs 64-bit types switched on.
@@ -23,16 +25,36 @@ half, so that no kernel needs 64-bit types switched on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend import core
+from jax.interpreters import batching, mlir
 
-Terms = Sequence[tuple[Any, int]]
-"""An address: int32 scalars and tensors with static multipliers, to be summed."""
+from jscan.kernels import internals
+from jscan.kernels.addresses import Terms, shape_of_sum
+
+Aval = jax.core.ShapedArray
+"""What is known of a value while a kernel is traced."""
+
+
+class Ref(Protocol):
+    """Memory that a kernel reads and writes; `load` and `store` see it flat."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the array."""
+
+
+Body = Callable[[jax.Array, Sequence[Ref]], None]
+"""A kernel's body: the work of the program of this number, on these references."""
 
 
 def _primitive(name: str, *, multiple_results: bool = False) -> core.Primitive:
@@ -66,6 +88,11 @@ def evaluate(jaxpr: core.ClosedJaxpr, operands: Sequence[jax.Array]) -> list[jax
     for _ in range(operands[0].ndim):
         function = jax.vmap(function)
     return list(function(*operands))
+
+
+def when(condition: jax.Array, work: Callable[[], None]) -> None:
+    """Does ``work`` where the scalar ``condition`` holds."""
+    lax.cond(condition, work, lambda: None)
 
 
 # --- register tiles -----------------------------------------------------------------------------
@@ -144,10 +171,15 @@ def fast_log2(x: jax.Array) -> jax.Array:
     return fast_log2_p.bind(x)
 
 
-def unsigned(scalar: Any) -> jax.Array:
+def unsigned(scalar: np.generic) -> jax.Array:
     """An unsigned constant. Triton's are signed: a large one has no way in but its bits."""
     bits = scalar.dtype.itemsize * 8
     return unsigned_p.bind(scalar.view(f"int{bits}"), dtype=scalar.dtype)
+
+
+def unsigned_meaning(bits: jax.Array, *, dtype: np.dtype) -> jax.Array:
+    """`unsigned` in plain JAX."""
+    return lax.convert_element_type(bits, dtype)
 
 
 def opaque(scalar: jax.Array) -> jax.Array:
@@ -168,7 +200,7 @@ def pause(after: jax.Array, nanoseconds: int) -> jax.Array:
 # --- memory -------------------------------------------------------------------------------------
 
 
-def load(ref: Any, terms: Terms, *, mask: jax.Array | None = None) -> jax.Array:
+def load(ref: Ref, terms: Terms, *, mask: jax.Array | None = None) -> jax.Array:
     """Reads ``ref``, seen flat, at the sum of ``terms``.
 
     Lanes outside ``mask`` hold no defined value. Booleans are read as the bytes that they are.
@@ -178,7 +210,7 @@ def load(ref: Any, terms: Terms, *, mask: jax.Array | None = None) -> jax.Array:
 
 
 def store(
-    ref: Any,
+    ref: Ref,
     terms: Terms,
     value: jax.Array,
     *,
@@ -193,21 +225,21 @@ def store(
     store_p.bind(ref, *values, value, *_present(mask), multipliers=multipliers, scattered=scattered)
 
 
-def take_ticket(words: Any, terms: Terms) -> jax.Array:
+def take_ticket(words: Ref, terms: Terms) -> jax.Array:
     """Adds one to a word (int32), relaxed; returns what it was."""
     values, multipliers = zip(*terms, strict=True)
     return take_ticket_p.bind(words, *values, multipliers=multipliers)
 
 
 def publish(
-    words: Any, terms: Terms, tag: jax.Array, value: jax.Array, mask: jax.Array | None = None
+    words: Ref, terms: Terms, tag: jax.Array, value: jax.Array, mask: jax.Array | None = None
 ) -> None:
     """Writes (tag, value), both int32, as one 64-bit word: relaxed, never back to a lower tag."""
     values, multipliers = zip(*terms, strict=True)
     publish_p.bind(words, *values, tag, value, *_present(mask), multipliers=multipliers)
 
 
-def peek(words: Any, terms: Terms, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+def peek(words: Ref, terms: Terms, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Reads words, volatile, as (tags, values); lanes outside ``mask`` read as tag 0."""
     values, multipliers = zip(*terms, strict=True)
     tags, pieces = peek_p.bind(words, *values, mask, multipliers=multipliers)
@@ -218,15 +250,10 @@ def _present(mask: jax.Array | None) -> tuple[jax.Array, ...]:
     return () if mask is None else (mask,)
 
 
-def address_shape(values: Sequence[Any]) -> tuple[int, ...]:
-    """The shape that an address's terms have together."""
-    return np.broadcast_shapes(*(v.shape for v in values))
-
-
 def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array:
     """The flat index, in 32 bits: the interpreter serves arrays of test size."""
     terms = [v.astype(jnp.int32) * np.int32(m) for v, m in zip(values, multipliers, strict=True)]
-    shape = address_shape(terms)
+    shape = shape_of_sum([t.shape for t in terms])
     total = jnp.zeros(shape, jnp.int32)
     for term in terms:
         total = total + jnp.broadcast_to(term, shape)
@@ -284,3 +311,98 @@ def peek_meaning(
     mask = jnp.broadcast_to(mask, index.shape)
     word = words[jnp.where(mask, index, 0)]
     return [jnp.where(mask, word[..., 1], 0), word[..., 0]]
+
+
+# --- abstract evaluation ------------------------------------------------------------------------
+
+
+def _like_first(operand: Aval, *others: Aval, **params: Any) -> Aval:
+    del others, params
+    return operand
+
+
+def _tile_scan_abstract_eval(*leaves: Aval, **params: Any) -> list[Aval]:
+    del params
+    return list(leaves)
+
+
+def _tile_reduce_abstract_eval(leaf: Aval, *, jaxpr: core.ClosedJaxpr, axis: int) -> Aval:
+    del jaxpr
+    return Aval(leaf.shape[:axis] + leaf.shape[axis + 1 :], leaf.dtype)
+
+
+def _gather_abstract_eval(x: Aval, places: Aval, *, axis: int) -> Aval:
+    del axis
+    return Aval(places.shape, x.dtype)
+
+
+def _quarters_abstract_eval(x: Aval) -> list[Aval]:
+    return [Aval((x.size // 4,), x.dtype)] * 4
+
+
+def _unsigned_abstract_eval(bits: Aval, *, dtype: np.dtype) -> Aval:
+    del bits
+    return Aval((), dtype)
+
+
+def _shape_at(operands: Sequence[Aval], multipliers: Sequence[int]) -> tuple[int, ...]:
+    return shape_of_sum([o.shape for o in operands[: len(multipliers)]])
+
+
+def _load_abstract_eval(ref: Ref, *operands: Aval, multipliers: Sequence[int]) -> Aval:
+    dtype = jnp.dtype(jnp.uint8) if ref.dtype == jnp.bool_ else ref.dtype
+    return Aval(_shape_at(operands, multipliers), dtype)
+
+
+def _peek_abstract_eval(words: Ref, *operands: Aval, multipliers: Sequence[int]) -> list[Aval]:
+    del words
+    return [Aval(_shape_at(operands, multipliers), jnp.dtype(jnp.int32))] * 2
+
+
+def _take_ticket_abstract_eval(words: Ref, *operands: Aval, multipliers: Sequence[int]) -> Aval:
+    del words, operands, multipliers
+    return Aval((), jnp.dtype(jnp.int32))
+
+
+def _no_result(ref: Ref, *operands: Aval, **params: Any) -> list[Aval]:
+    del ref, operands, params
+    return []
+
+
+# --- registrations ------------------------------------------------------------------------------
+
+
+def _register(
+    primitive: core.Primitive, abstract_eval: Callable[..., Any], meaning: Callable[..., Any]
+) -> None:
+    primitive.def_abstract_eval(abstract_eval)
+    multiple = primitive.multiple_results
+    mlir.register_lowering(primitive, mlir.lower_fun(meaning, multiple_results=multiple))
+
+
+def _first(operand: jax.Array, **params: Any) -> jax.Array:
+    del params
+    return operand
+
+
+_register(tile_scan_p, _tile_scan_abstract_eval, tile_scan_meaning)
+_register(tile_reduce_p, _tile_reduce_abstract_eval, tile_reduce_meaning)
+_register(gather_p, _gather_abstract_eval, gather_meaning)
+_register(quarters_p, _quarters_abstract_eval, quarters_meaning)
+_register(nan_max_p, _like_first, lax.max)
+_register(nan_min_p, _like_first, lax.min)
+_register(fast_exp2_p, _like_first, lax.exp2)
+_register(fast_log2_p, _like_first, jnp.log2)
+_register(unsigned_p, _unsigned_abstract_eval, unsigned_meaning)
+_register(opaque_p, _like_first, _first)
+_register(settle_p, _like_first, _first)
+_register(pause_p, _like_first, _first)
+batching.defbroadcasting(nan_max_p)
+batching.defbroadcasting(nan_min_p)
+
+_access = internals.register_access
+_access(load_p, _load_abstract_eval, load_meaning, reads=True)
+_access(peek_p, _peek_abstract_eval, peek_meaning, reads=True)
+_access(take_ticket_p, _take_ticket_abstract_eval, take_ticket_meaning, reads=True, writes=True)
+_access(store_p, _no_result, store_meaning, writes=True)
+_access(publish_p, _no_result, publish_meaning, writes=True)

@@ -1,24 +1,26 @@
-"""From arrays to one kernel call: the cut, the state, the launch."""
+"""From arrays to a kernel: how operands are cut, and the one place where an engine is called."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton as plgpu
 
 from jscan import extent
-from jscan.kernels import fill, tuning
-from jscan.kernels.geometry import Geometry
-from jscan.kernels.operator import prepare, real_dtypes
+from jscan.combine import Combine
+from jscan.kernels import engines, tuning
+from jscan.kernels.complex import real_dtypes
+from jscan.kernels.language import Body
+from jscan.kernels.layout import Geometry, View, collapse
+from jscan.kernels.operator import prepare
 from jscan.kernels.state import TileState
-from jscan.kernels.view import View, collapse
+
+Leaf = jax.Array | jax.ShapeDtypeStruct
 
 _SUPPORTED = frozenset(
     [
@@ -28,12 +30,20 @@ _SUPPORTED = frozenset(
 )
 
 
-def why_not_dtypes(leaves: Sequence[Any]) -> str | None:
+def why_not_dtypes(leaves: Sequence[Leaf]) -> str | None:
     """Why no kernel can read these leaves; None if one can."""
     for leaf in leaves:
         if jnp.dtype(leaf.dtype).name not in _SUPPORTED:
             return f"kernels take no {jnp.dtype(leaf.dtype).name} leaves"
     return None
+
+
+class Results(Protocol):
+    """A description of what a kernel writes."""
+
+    @property
+    def written(self) -> list[tuple[int, np.dtype]]:
+        """The size and dtype of each array that it writes."""
 
 
 class Cut:
@@ -50,7 +60,10 @@ class Cut:
         exclusive: bool = False,
         widths: Set[int] = frozenset(),
     ):
-        """``widths`` are those of the results, where they differ from the operands'."""
+        """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
+
+        ``widths`` are the item sizes of results, where those differ from the operands'.
+        """
         self.tuned = tuned
         self.geometry = Geometry(
             *_three(full, axis),
@@ -62,21 +75,57 @@ class Cut:
         self.operands: list[jax.Array] = list(flat)
         self.views: tuple[View, ...] = views
 
+    def call(
+        self,
+        results: Results,
+        beside: Sequence[jax.Array],
+        body: Body,
+        state: TileState | None,
+        name: str,
+        interpret: bool,
+        starts: Sequence[jax.Array] = (),
+    ) -> list[jax.Array]:
+        """Runs ``body`` in a program for each tile, and returns what it writes.
+
+        Operands that are not cut come ``beside``; the words of ``state`` come last.
+        """
+        return call(
+            *(body, [*self.operands, *beside], results.written),
+            programs=self.geometry.programs,
+            warps=self.tuned.warps,
+            name=name,
+            interpret=interpret,
+            starts=starts,
+            words=0 if state is None else state.words,
+        )
+
 
 def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def shape_of(leaves: Sequence[Any], combine: Any, axis: int, *, segmented: bool) -> tuning.Shape:
-    """What the choice of a tile depends on."""
+def shape_of(
+    leaves: Sequence[Leaf],
+    combine: Combine,
+    axis: int,
+    *,
+    segmented: bool,
+    tile: tuning.Tuning | None = None,
+) -> tuning.Shape:
+    """What the choice of a tile depends on, for an operator on these leaves."""
     equations = len(prepare(combine).jaxpr.eqns)
-    return shape_of_leaves(leaves, axis, equations=equations, segmented=segmented)
+    return shape_of_leaves(leaves, axis, equations=equations, segmented=segmented, tile=tile)
 
 
 def shape_of_leaves(
-    leaves: Sequence[Any], axis: int, *, equations: int, segmented: bool
+    leaves: Sequence[Leaf],
+    axis: int,
+    *,
+    equations: int,
+    segmented: bool,
+    tile: tuning.Tuning | None = None,
 ) -> tuning.Shape:
-    """The same for an operator of so many equations."""
+    """What the choice of a tile depends on, for an operator of so many equations."""
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
     return tuning.Shape(
         *_three(full, axis),
@@ -84,25 +133,29 @@ def shape_of_leaves(
         leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
         segmented=segmented,
         equations=equations,
+        tile=tile,
     )
 
 
 def whole_bytes(integers: jax.Array) -> jax.Array:
-    """Integers of 2 and 4 bits, which may lie packed in memory, as 8-bit ones."""
+    """The integers in whole bytes: those of 2 and 4 bits may lie packed in memory."""
     if integers.dtype.name in _SUPPORTED:
         return integers
     return integers.astype(jnp.int8 if integers.dtype.kind == "i" else jnp.uint8)
 
 
 def one_byte(flags: jax.Array) -> jax.Array:
-    """Flags of one byte each, of which any value but zero counts."""
+    """The flags in one byte each; any value but zero is a flag."""
     if flags.dtype.name in ("bool", "int8", "uint8"):
         return flags
     return lax.ne(flags, lax.full_like(flags, 0))
 
 
 def view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array, View]:
-    """The operand, flat, and how it lies in memory; materialised where it is no simple view."""
+    """The operand, flat, and how it lies in memory.
+
+    It is broadcast in memory where no simple view describes it.
+    """
     found = collapse(operand.shape, full, axis)
     # A mapped row is a tensor where a program has several, and its address must fit 32 bits.
     wide = operand.size >= 2**31 or math.prod(full[:axis]) >= extent.FAR
@@ -112,79 +165,47 @@ def view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array,
     return operand.reshape(-1), found
 
 
-class Results(Protocol):
-    """What a kernel writes."""
-
-    @property
-    def geometry(self) -> Geometry:
-        """The cut."""
-
-    @property
-    def written(self) -> list[tuple[int, np.dtype]]:
-        """How many elements each array that it writes has, and of which dtype."""
-
-    def fills(self) -> list[Any]:
-        """What each result holds before the kernel runs; nothing where it writes every element.
-
-        Where only some results are filled, they are the last.
-        """
-
-
 def call(
-    one: Results,
-    cut: Cut,
-    beside: Sequence[jax.Array],
-    body: Callable[..., None],
-    state: TileState | None,
+    body: Body,
+    operands: Sequence[jax.Array],
+    written: Sequence[tuple[int, np.dtype]],
+    *,
+    programs: int,
+    warps: int,
     name: str,
     interpret: bool,
-    into: Sequence[jax.Array] | None = None,
+    starts: Sequence[jax.Array] = (),
+    words: int = 0,
+    varies: Any = None,
 ) -> list[jax.Array]:
-    """Runs ``body`` in as many programs as there are tiles, and returns what it writes.
+    """Runs ``body`` in so many programs, and returns the arrays that it writes.
 
-    ``body`` takes references to the operands, the results and the words of ``state``, if any. The
-    last results are written ``into`` arrays that hold something already, if there are any.
+    ``written`` holds their sizes and dtypes; the last ones start as ``starts``. ``body`` takes
+    references to the operands, the results and, if there are any, the state ``words``, which start
+    as zeros. ``varies`` is the manual axis type of the results, if not the first operand's.
     """
-    inputs = [*cut.operands, *beside]
-    written = one.written
-    # Pallas wants it said, even of arrays that no mesh axis varies over.
-    local = jax.typeof(inputs[0]).mat
-    shapes = [jax.ShapeDtypeStruct((n,), d, manual_axis_type=local) for n, d in written]
-    count = len(inputs)
-    filled = [*(into or ())]
-    if into is None and (values := one.fills()):
-        filled = [
-            fill.filled(size, value, local, interpret=interpret)
-            for (size, _), value in zip(written[-len(values) :], values, strict=True)
-        ]
-    if state is not None:
-        words = (state.words, 2)
-        filled.append(jnp.zeros(words, jnp.int32))
-        shapes = [*shapes, jax.ShapeDtypeStruct(words, jnp.int32, manual_axis_type=local)]
-    inputs += filled
-    # What is filled before the kernel runs are the last of its results: all of them, or the words.
-    first = len(shapes) - len(filled)
-    aliases = {count + i: first + i for i in range(len(filled))}
-
-    def kernel(*refs: Any) -> None:
-        body(refs[:count] + refs[len(inputs) :])
-
-    outputs = pl.pallas_call(
-        kernel,
-        grid=(one.geometry.programs,),
-        out_shape=shapes,
-        input_output_aliases=aliases,
-        compiler_params=plgpu.CompilerParams(num_warps=cut.tuned.warps, num_stages=1),
-        interpret=interpret,
+    # Engines are told of it, even where no mesh axis varies over the arrays: Pallas asks for it.
+    varies = jax.typeof(operands[0]).mat if varies is None else varies
+    starts = [*starts]
+    shapes: list[tuple[tuple[int, ...], np.dtype]] = [((size,), dtype) for size, dtype in written]
+    if words:
+        starts.append(jnp.zeros((words, 2), jnp.int32))
+        shapes.append(((words, 2), np.dtype(np.int32)))
+    results = [jax.ShapeDtypeStruct(s, d, manual_axis_type=varies) for s, d in shapes]
+    outputs = engines.running().run(
+        *(body, operands, starts, results),
+        programs=programs,
+        warps=warps,
         name=name,
-    )(*inputs)
-    return list(outputs[: len(written)])
+        interpret=interpret,
+    )
+    return outputs[: len(written)]
 
 
 def real_parts(
     leaves: Sequence[jax.Array], used: Sequence[bool]
 ) -> tuple[list[jax.Array], tuple[bool, ...]]:
-    """Each leaf, complex ones as two, and which of them are used."""
+    """The leaves, complex ones as two real ones each, and which of them are used."""
     parts: list[jax.Array] = []
     kept: list[bool] = []
     for leaf, wanted in zip(leaves, used, strict=True):
@@ -197,7 +218,7 @@ def real_parts(
 def complex_parts(
     outputs: Sequence[jax.Array], dtypes: Sequence[np.dtype], used: Sequence[bool]
 ) -> list[jax.Array]:
-    """Complex results of ``dtypes`` from their real parts; real ones as they are."""
+    """The results, complex ones among ``dtypes`` made of their two parts: see `real_parts`."""
     rest = iter(outputs)
     return [
         lax.complex(next(rest), next(rest)) if len(real_dtypes(dtype)) == 2 else next(rest)

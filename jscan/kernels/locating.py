@@ -1,4 +1,4 @@
-"""From where segments begin to which segment each position is in.
+"""The segment of each position, found from where segments begin.
 
     bounds     0  3  3  7               segment 1 is empty
     positions  0  1  2  3  4  5  6
@@ -12,25 +12,24 @@ bisect; one that holds 1000 heads does so in ten steps, in the level-one cache.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton as plgpu
 
-from jscan.kernels import fill, language, tuning
-from jscan.kernels.geometry import Geometry
+from jscan.kernels import fill, language, launch, tuning
+from jscan.kernels.language import Ref
+from jscan.kernels.layout import Geometry
 from jscan.kernels.tile import Tile
 
 LENGTH = 512
-"""The fastest of 128, 256, 512, 1024 and 2048 (H200, 2026-11-22)."""
+"""Positions of a tile: the fastest of 128, 256, 512, 1024 and 2048 (H200, 2026-11-22)."""
 LANES = 32
 
 
-def located(bounds: Any, first: jax.Array, tile: Tile, count: int) -> jax.Array:
+def located(bounds: Ref, first: jax.Array, tile: Tile, count: int) -> jax.Array:
     """The segment of each position of the tile; ``first`` is where the row's bounds begin."""
     start = tile.index * np.int32(tile.geometry.length)
     low = segment_of(bounds, first, start, count)
@@ -50,12 +49,12 @@ def located(bounds: Any, first: jax.Array, tile: Tile, count: int) -> jax.Array:
     return found
 
 
-def begins(bounds: Any, first: jax.Array, segment: jax.Array) -> jax.Array:
-    """Where segments begin."""
+def begins(bounds: Ref, first: jax.Array, segment: jax.Array) -> jax.Array:
+    """Where each ``segment`` begins; ``first`` is where the row's bounds begin."""
     return language.load(bounds, [(first, 1), (segment, 1)])
 
 
-def segment_of(bounds: Any, first: jax.Array, position: jax.Array, count: int) -> jax.Array:
+def segment_of(bounds: Ref, first: jax.Array, position: jax.Array, count: int) -> jax.Array:
     """The last of ``count`` segments that begins at or before ``position``."""
     lane = lax.broadcasted_iota(jnp.int32, (LANES,), 0)
     low, width = jnp.int32(0), count  # what is sought is in [low, low + width)
@@ -82,31 +81,29 @@ def ids(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
     length = min(LENGTH, tuning.next_power_of_2(n))
     geometry = Geometry(rows, n, 1, 1, length, 1, False, False)
 
-    def kernel(given: Any, result: Any) -> None:
-        tile = Tile(geometry, pl.program_id(0))
+    def kernel(program: jax.Array, refs: Sequence[Ref]) -> None:
+        given, result = refs
+        tile = Tile(geometry, program)
         tile.store(result, located(given, tile.row_block * np.int32(count), tile, count))
 
-    local = jax.typeof(bounds).mat
-    result = pl.pallas_call(
-        kernel,
-        grid=(geometry.programs,),
-        out_shape=jax.ShapeDtypeStruct((rows * n,), jnp.int32, manual_axis_type=local),
-        compiler_params=plgpu.CompilerParams(num_warps=1, num_stages=1),
-        interpret=interpret,
+    [result] = launch.call(
+        *(kernel, [bounds.reshape(-1)], [(rows * n, np.dtype(np.int32))]),
+        programs=geometry.programs,
+        warps=1,
         name="jscan_locate",
-    )(bounds.reshape(-1))
-    shaped: jax.Array = result.reshape(*bounds.shape[:-1], n)
-    return shaped
+        interpret=interpret,
+    )
+    return result.reshape(*bounds.shape[:-1], n)
 
 
 def flags(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
-    """The head flags (bool) of ``n`` positions for each row; ``bounds`` as for `ids`."""
+    """The head flags (bool) of ``n`` positions for each row; ``bounds`` are those of `ids`."""
     rows, count = bounds.size // bounds.shape[-1], bounds.shape[-1]
-    local = jax.typeof(bounds).mat
-    nowhere = fill.filled(rows * n, np.uint8(0), local, interpret=interpret).reshape(rows, n)
+    varies = jax.typeof(bounds).mat
+    nowhere = fill.filled(rows * n, np.uint8(0), varies, interpret=interpret).reshape(rows, n)
     flat = bounds.reshape(rows, count)
 
-    def one(row: jax.Array, bounds: jax.Array) -> jax.Array:
+    def marked(row: jax.Array, bounds: jax.Array) -> jax.Array:
         # Segments without elements begin where another does, and the last bound is no head where
         # the row ends. Each takes a place of its own behind the row, so that no place recurs.
         number = lax.iota(jnp.uint32, count)
@@ -115,5 +112,5 @@ def flags(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
         place = jnp.where(repeats | (bounds >= n), number + np.uint32(n), place)
         return row.at[place].set(np.uint8(1), mode="drop", unique_indices=True)
 
-    heads = jax.vmap(one)(nowhere, flat)
+    heads = jax.vmap(marked)(nowhere, flat)
     return heads.reshape(*bounds.shape[:-1], n).astype(jnp.bool_)

@@ -27,25 +27,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
 from jax.extend import core
 
 from jscan.kernels import language
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import form
+from jscan.kernels.forms import Aggregates, form
+from jscan.kernels.language import Ref
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant, take
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.steps import Step
 from jscan.kernels.tile import Tile
-
-Carry = tuple[jax.Array, ...]
 
 
 def tile_state(scan: Scan) -> TileState:
@@ -54,54 +52,49 @@ def tile_state(scan: Scan) -> TileState:
     return TileState(scan.dtypes, g.outer, g.tiles, g.inner)
 
 
-def kernel(scan: Scan, window: int, refs: Sequence[Any]) -> None:
+def kernel(scan: Scan, window: int, program: jax.Array, refs: Sequence[Ref]) -> None:
     """One tile of a row, by one program."""
-    tile = Tile(scan.geometry, pl.program_id(0))
+    tile = Tile(scan.geometry, program)
     scan.on_tile(tile, functools.partial(_one_tile, scan, window, refs))
 
 
-def _one_tile(scan: Scan, window: int, refs: Sequence[Any], tile: Tile) -> None:
+def _one_tile(scan: Scan, window: int, refs: Sequence[Ref], tile: Tile) -> None:
     inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
 
     with Step.LOAD.marked():
-        one = form(scan, tile, inputs)
-        complete = jnp.broadcast_to(tile.index == 0, one.aggregate[0].shape)
-        if one.restarts is not None:
-            complete = complete | one.restarts
+        work = form(scan, tile, inputs)
+        complete = jnp.broadcast_to(tile.index == 0, work.aggregate[0].shape)
+        if work.restarts is not None:
+            complete = complete | work.restarts
     with Step.PUBLISH_AGGREGATE.marked():
-        state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), one.aggregate)
+        state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), work.aggregate)
 
     with Step.LOOK_BACK.marked():
-        search = Lookback(scan.operator, state, words, tile, window, one)
+        search = Lookback(scan.operator, state, words, tile, window, work)
         seen = search.peek(tile.index)
     with Step.SCAN.marked():
-        one.scan()
+        work.scan()
     with Step.LOOK_BACK.marked():
         prefix = search.prefix(seen)
 
     with Step.PUBLISH_PREFIX.marked():
-        inclusive = one.combine(prefix, one.aggregate)
+        inclusive = work.combine(prefix, work.aggregate)
         tag = jnp.full_like(complete, PREFIX, jnp.int32)
         state.publish(words, tile, tag, inclusive, ~complete)
     with Step.STORE.marked():
-        one.store(outputs, prefix)
+        work.store(outputs, prefix)
 
 
 PAUSE = 100
 """Nanoseconds between two looks at a window that is not complete."""
 
 
-class Aggregates(Protocol):
-    """How aggregates combine."""
+class Look(NamedTuple):
+    """What a window of tiles had published when it was read."""
 
-    identity: Any
-
-    def fold(self, values: jax.Array) -> jax.Array:
-        """The total of a window of aggregates, in any order."""
-
-    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
-        """One aggregate behind another."""
+    tags: jax.Array
+    values: Sequence[jax.Array]
 
 
 class Lookback:
@@ -111,46 +104,45 @@ class Lookback:
         self,
         operator: core.ClosedJaxpr,
         state: TileState,
-        words: Any,
+        words: Ref,
         tile: Tile,
         window: int,
-        one: Aggregates,
+        aggregates: Aggregates,
     ):
         self.operator, self.state, self.words, self.tile = operator, state, words, tile
-        self.window, self.form = window, one
-        self.lanes = (tile.geometry.lanes,) if tile.geometry.lanes > 1 else ()
+        self.window, self.aggregates = window, aggregates
 
-    def peek(self, end: jax.Array) -> tuple[jax.Array, ...]:
-        """The tags and values of the window of tiles before ``end``, as they are now."""
+    def peek(self, end: jax.Array) -> Look:
+        """The window of tiles before ``end``, as it is now."""
         numbers = end - np.int32(self.window) + lax.broadcasted_iota(jnp.int32, (self.window,), 0)
         tags, values = self.state.peek(self.words, self.tile, numbers)
-        return (tags, *values)
+        return Look(tags, tuple(values))
 
-    def prefix(self, seen: tuple[jax.Array, ...]) -> list[jax.Array]:
+    def prefix(self, seen: Look) -> list[jax.Array]:
         """The total, given a first look at the nearest window.
 
         No value is defined for the first tile of a row.
         """
-        first = jnp.broadcast_to(self.tile.index == 0, self.lanes)
-        folded, done = self._total(self.tile.index, first, seen)
+        first = jnp.broadcast_to(self.tile.index == 0, self.tile.geometry.per_lane)
+        total, complete = self._total(self.tile.index, first, seen)
 
-        def unfinished(carry: Carry) -> jax.Array:
-            return jnp.min(carry[-1].astype(jnp.int32)) == 0
+        def unfinished(carry: _Search) -> jax.Array:
+            return jnp.min(carry.done.astype(jnp.int32)) == 0
 
-        def step(carry: Carry) -> Carry:
-            *prefix, end, done = carry
-            end = end - np.int32(self.window)
-            folded, complete = self._total(end, done, self.peek(end))
-            further = self.form.combine(folded, prefix)
-            prefix = [jnp.where(done, p, f) for p, f in zip(prefix, further, strict=True)]
-            return (*prefix, end, done | complete)
+        def step(carry: _Search) -> _Search:
+            end = carry.end - np.int32(self.window)
+            total, complete = self._total(end, carry.done, self.peek(end))
+            further = self.aggregates.combine(total, list(carry.total))
+            pairs = zip(carry.total, further, strict=True)
+            kept = tuple(jnp.where(carry.done, t, f) for t, f in pairs)
+            return _Search(kept, end, carry.done | complete)
 
-        carry = (*folded, self.tile.index, done | first)
-        *prefix, _, _ = lax.while_loop(unfinished, step, carry)
-        return list(prefix)
+        start = _Search(tuple(total), self.tile.index, complete | first)
+        return list(lax.while_loop(unfinished, step, start).total)
 
     def _place(self) -> jax.Array:
-        return lax.broadcasted_iota(jnp.int32, (self.window, *self.lanes), 0)
+        shape = (self.window, *self.tile.geometry.per_lane)
+        return lax.broadcasted_iota(jnp.int32, shape, 0)
 
     def _nearest(self, tags: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The place of the nearest tile that is no AGGREGATE, or -1; and whether it is EMPTY."""
@@ -160,33 +152,62 @@ class Lookback:
         return lax.shift_right_arithmetic(nearest, jnp.full_like(nearest, 1)), (nearest & 1) != 0
 
     def _total(
-        self, end: jax.Array, done: jax.Array, seen: tuple[jax.Array, ...]
+        self, end: jax.Array, done: jax.Array, seen: Look
     ) -> tuple[list[jax.Array], jax.Array]:
-        """Waits for the window before ``end``; its total since its last PREFIX, and if it has one.
+        """The total of the window before ``end`` since its last PREFIX, and whether it has one.
 
-        A lane that is ``done`` is not waited for.
+        Waits until all of these tiles have published. A lane that is ``done`` is not waited for.
         """
+        look, nearest = self._awaited(end, done, seen)
+        if self.aggregates.identity is None:
+            return self._scanned(look), nearest >= 0
+        [values] = look.values
+        return [self._folded(values, nearest)], nearest >= 0
 
-        def look(tags: jax.Array) -> tuple[jax.Array, jax.Array]:
-            nearest, empty = self._nearest(tags)
-            return nearest, jnp.max((empty & ~done).astype(jnp.int32)) > 0
+    def _awaited(self, end: jax.Array, done: jax.Array, seen: Look) -> tuple[Look, jax.Array]:
+        """The window before ``end`` when it is complete, and the place of its last PREFIX or -1."""
 
-        def poll(carry: Carry) -> Carry:
+        def judged(look: Look) -> _Poll:
+            nearest, empty = self._nearest(look.tags)
+            return _Poll(look, nearest, jnp.max((empty & ~done).astype(jnp.int32)) > 0)
+
+        def poll(carry: _Poll) -> _Poll:
             del carry
-            seen = self.peek(language.pause(end, PAUSE))
-            return (*seen, *look(seen[0]))
+            return judged(self.peek(language.pause(end, PAUSE)))
 
-        # Tensors come first: Triton's layout pass takes a loop's operands to be numbered like its
-        # results, of which the unused ones fall away.
-        tags, *values, nearest, _ = lax.while_loop(lambda c: c[-1], poll, (*seen, *look(seen[0])))
-        identity = self.form.identity
-        if identity is not None:
-            [value] = values
-            since = self._place() >= (nearest[None, :] if nearest.ndim else nearest)
-            value = jnp.where(since, value, constant(value.shape, identity))
-            return [self.form.fold(value)], nearest >= 0
-        complete = (tags == PREFIX).astype(FLAG)
+        look, nearest, _ = lax.while_loop(lambda carry: carry.waits, poll, judged(seen))
+        return look, nearest
+
+    def _folded(self, values: jax.Array, nearest: jax.Array) -> jax.Array:
+        """The total from the place ``nearest`` on, in any order."""
+        since = self._place() >= self.tile.along_positions(nearest)
+        identity = constant(values.shape, self.aggregates.identity)
+        return self.aggregates.fold(jnp.where(since, values, identity))
+
+    def _scanned(self, look: Look) -> list[jax.Array]:
+        """The total since the last PREFIX, in order: the scan starts anew there, as at a head."""
+        heads = (look.tags == PREFIX).astype(FLAG)
         operator = flag_value(self.operator)
-        _, *folded = language.tile_scan(operator, [complete, *values], 0, reverse=False)
+        _, *scanned = language.tile_scan(operator, [heads, *look.values], 0, reverse=False)
         edge = self._place() == np.int32(self.window - 1)
-        return [take(v, edge, 0) for v in folded], nearest >= 0
+        return [take(v, edge, 0) for v in scanned]
+
+
+class _Search(NamedTuple):
+    """How far a search has come."""
+
+    total: Sequence[jax.Array]
+    end: jax.Array  # of the window that was seen last
+    done: jax.Array  # whether the total goes back to a PREFIX, for each lane
+
+
+class _Poll(NamedTuple):
+    """A look, and whether it has to be repeated.
+
+    Tensors come first: Triton's layout pass takes a loop's operands to be numbered like its
+    results, of which the unused ones fall away.
+    """
+
+    look: Look
+    nearest: jax.Array
+    waits: jax.Array

@@ -28,100 +28,96 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
 
-from jscan.kernels import launch, reduction, tuning
+from jscan.kernels import launch, tuning
 from jscan.kernels.keys import KEY, Keys
-from jscan.kernels.reduction import Reduction, Walk
+from jscan.kernels.language import Ref
+from jscan.kernels.layout import Geometry
+from jscan.kernels.reduction import Reduction, StripWalk
+from jscan.kernels.reduction import kernel as reduce_tile
 from jscan.kernels.registers import constant
 from jscan.kernels.tile import Tile
 
 DROPPED = np.int32(-1)
-"""The key of what belongs to no segment."""
+"""The key of entries that belong to no segment."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Partials:
-    """Entries of every tile, and the results of runs that need none."""
+    """A level of a reduction: entries of every tile, and the results of runs that need none."""
 
-    one: Reduction
+    reduction: Reduction
 
     @property
-    def geometry(self) -> Any:
-        """The reduction's."""
-        return self.one.geometry
+    def geometry(self) -> Geometry:
+        """The reduction's cut."""
+        return self.reduction.geometry
 
     @property
     def keyed(self) -> bool:
         """Whether there are segments."""
-        return self.one.keys.kind != "whole"
+        return self.reduction.keys.kind != "whole"
 
     @property
     def extent(self) -> int:
-        """Entries of a row."""
+        """The number of entries of a row."""
         return self.geometry.tiles * (2 if self.keyed else 1)
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
-        """Keys, leaves, results; of a reduction without segments only the leaves."""
+        """Keys and leaves of entries, then results; leaves alone where there are no segments."""
         size = self.geometry.outer * self.extent * self.geometry.inner
-        leaves = [(size, d) for d in self.one.dtypes]
-        return [(size, KEY), *leaves, *self.one.written] if self.keyed else leaves
-
-    def fills(self) -> list[Any]:
-        """What the results hold."""
-        return self.one.fills()
+        leaves = [(size, d) for d in self.reduction.dtypes]
+        return [(size, KEY), *leaves, *self.reduction.written] if self.keyed else leaves
 
 
 def run(
-    one: Reduction,
+    reduction: Reduction,
     cut: launch.Cut,
     described: Sequence[jax.Array],
     interpret: bool,
-    into: Sequence[jax.Array] | None = None,
+    results: Sequence[jax.Array],
 ) -> list[jax.Array]:
-    """Reduces level by level; the last one's results are the reduction's."""
-    if one.geometry.tiles == 1:
-        last = functools.partial(reduction.kernel, one, 1)
-        return launch.call(one, cut, described, last, None, "jscan_reduce", interpret, into)
-    partials = Partials(one)
-    assert partials.extent < one.geometry.n, "a level has to leave less than it was given"
+    """Reduces level by level, each of which adds to the ``results``, and returns these."""
+    if reduction.geometry.tiles == 1:
+        last = functools.partial(reduce_tile, reduction, 1)
+        return cut.call(reduction, described, last, None, "jscan_reduce", interpret, results)
+    partials = Partials(reduction)
+    assert partials.extent < reduction.geometry.n, "a level has to leave less than it was given"
     body = functools.partial(kernel, partials)
     name = "jscan_partials"
-    found = launch.call(partials, cut, described, body, None, name, interpret, into)
-    count = len(one.dtypes)
-    keys, into = [], None
+    found = cut.call(partials, described, body, None, name, interpret, results)
+    count = len(reduction.dtypes)
+    keys: list[jax.Array] = []
     if partials.keyed:
-        keys, found, into = found[:1], found[1 : count + 1], found[count + 1 :]
-    shape = (one.geometry.outer, partials.extent, one.geometry.inner)
+        keys, found, results = found[:1], found[1 : count + 1], found[count + 1 :]
+    shape = (reduction.geometry.outer, partials.extent, reduction.geometry.inner)
     tuned = tuning.entries(partials.extent, cut.tuned)
     cut = launch.Cut([x.reshape(shape) for x in found], shape, 1, tuned)
     described, told = [], Keys("whole", 1, ())
     if partials.keyed:
         flat, view = launch.view(keys[0].reshape(shape), shape, 1)
-        described, told = [flat], Keys("ids", one.keys.num_segments, (view,))
-    next_one = dataclasses.replace(
-        one,
+        described, told = [flat], Keys("ids", reduction.keys.num_segments, (view,))
+    rest = dataclasses.replace(
+        reduction,
         geometry=cut.geometry,
         strip=min(tuned.strip, tuned.length) or tuned.length,
         views=cut.views,
         keys=told,
     )
-    return run(next_one, cut, described, interpret, into)
+    return run(rest, cut, described, interpret, results)
 
 
-def kernel(partials: Partials, refs: Sequence[Any]) -> None:
+def kernel(partials: Partials, program: jax.Array, refs: Sequence[Ref]) -> None:
     """One tile of a row, by one program."""
-    one, g = partials.one, partials.geometry
-    tile = Tile(g, pl.program_id(0))
-    inputs, count = len(one.views) + one.keys.operands, len(one.dtypes)
+    reduction, g = partials.reduction, partials.geometry
+    tile, lanes = Tile(g, program), g.per_lane
+    inputs = len(reduction.views) + reduction.keys.operands
     given, outputs = refs[:inputs], refs[inputs:]
-    entries, results = outputs, outputs[:0]
-    if partials.keyed:
-        entries, results = outputs[: count + 1], outputs[count + 1 :]
-    walk = Walk(one, tile, [*given, *results])
-    totals, first, found, last = walk.parts(reduction.walked(walk))
-    lanes = found.shape
+    entry = len(reduction.dtypes) + partials.keyed  # a key, if there are segments, and the leaves
+    entries, results = outputs[:entry], outputs[entry:]
+    walk = StripWalk(reduction, tile, [*given, *results])
+    runs = walk.all_strips()
     everywhere = jnp.ones(lanes, jnp.bool_)
 
     def write(number: int, values: Sequence[jax.Array]) -> None:
@@ -131,20 +127,25 @@ def kernel(partials: Partials, refs: Sequence[Any]) -> None:
             tile.store_row(ref, partials.extent, place, value, everywhere)
 
     if not partials.keyed:
-        write(0, [jnp.where(found, f, t) for f, t in zip(first, totals, strict=True)])
+        pairs = zip(runs.first, runs.last, strict=True)
+        write(0, [jnp.where(runs.first_over, f, t) for f, t in pairs])
         return
     # Behind the row's last element there is no run, and nothing is defined.
-    key = jnp.where(tile.index == g.tiles - 1, DROPPED, jnp.broadcast_to(last, lanes))
+    key = jnp.where(tile.index == g.tiles - 1, DROPPED, jnp.broadcast_to(runs.key, lanes))
     before = jnp.broadcast_to(walk.before, lanes)
-    alone = found & (jnp.broadcast_to(last, lanes) == before)  # the first run is the last one
-    assert one.identity is not None
-    nothing = [np.asarray(i).astype(d)[()] for i, d in zip(one.identity, one.dtypes, strict=True)]
-    write(0, [jnp.where(found, before, key), *_chosen(found, first, nothing)])
-    write(1, [key, *_chosen(~alone, totals, nothing)])
+    first_is_last = runs.first_over & (jnp.broadcast_to(runs.key, lanes) == before)
+    assert reduction.identity is not None
+    identity = [
+        np.asarray(i).astype(d)[()]
+        for i, d in zip(reduction.identity, reduction.dtypes, strict=True)
+    ]
+    first_key = jnp.where(runs.first_over, before, key)
+    write(0, [first_key, *_or_identity(runs.first_over, runs.first, identity)])
+    write(1, [key, *_or_identity(~first_is_last, runs.last, identity)])
 
 
-def _chosen(
-    where: jax.Array, values: Sequence[jax.Array], nothing: Sequence[Any]
+def _or_identity(
+    where: jax.Array, values: Sequence[jax.Array], identity: Sequence[Any]
 ) -> list[jax.Array]:
-    pairs = zip(values, nothing, strict=True)
+    pairs = zip(values, identity, strict=True)
     return [jnp.where(where, v, constant(v.shape, i)) for v, i in pairs]

@@ -104,6 +104,7 @@ def rank(
     reverse: bool,
     size: int,
     interpret: bool = False,
+    tile: tuning.Tuning | None = None,
 ) -> jax.Array:
     """Ranks the marked elements along ``axis``, of an array that has elements.
 
@@ -112,8 +113,8 @@ def rank(
     marks = launch.whole_bytes(marks) if source == "runs" else launch.one_byte(marks)
     full = marks.shape
     operator = trace_scalars(lax.add, [COUNT] * 2)
-    shape = shape_of(full, axis)
-    tuned = scanning.tile(shape, "auto")
+    shape = shape_of(full, axis, tile)
+    tuned = scanning.chosen(shape, "auto")
     if tuned.length < shape.n and emit in ("places", "order"):
         tuned = tuning.scatter(shape)
     cut = launch.Cut([marks], full, axis, tuned, reverse=reverse, widths={4})
@@ -136,7 +137,7 @@ def rank(
     return result.reshape(*full[:axis], size, *full[axis + 1 :])
 
 
-def shape_of(full: Sequence[int], axis: int) -> tuning.Shape:
+def shape_of(full: Sequence[int], axis: int, tile: tuning.Tuning | None) -> tuning.Shape:
     """What the choice of a tile depends on: a scan of 32-bit integers."""
     leaf = jax.ShapeDtypeStruct(tuple(full), jnp.int32)
-    return launch.shape_of_leaves([leaf], axis, equations=1, segmented=False)
+    return launch.shape_of_leaves([leaf], axis, equations=1, segmented=False, tile=tile)

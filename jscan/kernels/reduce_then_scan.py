@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
 
 from jscan.kernels import language, launch, scan_then_propagate, totals
 from jscan.kernels.description import Scan
@@ -37,13 +36,13 @@ def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
     strip = min(cut.tuned.strip, scan.geometry.length)
     if scan.geometry.tiles == 1:  # nothing comes before the only part
         walk = functools.partial(_scan, scan, strip)
-        return launch.call(scan, cut, (), walk, None, "jscan_parts", interpret)
+        return cut.call(scan, (), walk, None, "jscan_parts", interpret)
     of_parts = totals.Totals(scan.geometry, totals.dtypes(scan))
     walk = functools.partial(_totals, scan, strip)
-    found = launch.call(of_parts, cut, (), walk, None, "jscan_part_totals", interpret)
+    found = cut.call(of_parts, (), walk, None, "jscan_part_totals", interpret)
     before = totals.scanned(scan, found, interpret, scan_then_propagate.run, totals.LONGEST)
     walk = functools.partial(_scan, scan, strip)
-    return launch.call(scan, cut, before, walk, None, "jscan_parts", interpret)
+    return cut.call(scan, before, walk, None, "jscan_parts", interpret)
 
 
 Carry = tuple[jax.Array, ...]
@@ -53,9 +52,9 @@ Carry = tuple[jax.Array, ...]
 class Walk:
     """A program's way through the strips of its part."""
 
-    def __init__(self, scan: Scan, strip: int, refs: Sequence[Any]):
+    def __init__(self, scan: Scan, strip: int, program: jax.Array, refs: Sequence[Any]):
         self.scan = scan
-        self.tile = Tile(scan.geometry, pl.program_id(0))
+        self.tile = Tile(scan.geometry, program)
         g = scan.geometry
         self.place = self.tile.cut(dataclasses.replace(g, length=strip))
         self.per_part = np.int32(g.length // strip)
@@ -68,9 +67,9 @@ class Walk:
         return self.place.at(self.tile.index * self.per_part + number)
 
 
-def _totals(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
+def _totals(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Any]) -> None:
     """The total of a part, from its end to its last restart."""
-    walk = Walk(scan, strip, refs)
+    walk = Walk(scan, strip, program, refs)
     operator = scan.leaf_operator
 
     def goes_on(state: Carry) -> jax.Array:
@@ -92,14 +91,14 @@ def _totals(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
         kept = [jnp.where(left == walk.count, x, y) for x, y in zip(last, both, strict=True)]
         return (*kept, left - np.int32(1))
 
-    zeros = [jnp.zeros(totals.lanes(scan), a.dtype) for a in operator.out_avals]
+    zeros = [jnp.zeros(scan.geometry.per_lane, a.dtype) for a in operator.out_avals]
     *found, _ = lax.while_loop(goes_on, step, (*zeros, walk.count))
     totals.write(scan, walk.tile, walk.others, found)
 
 
-def _scan(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
+def _scan(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Any]) -> None:
     """A part, scanned behind the total of all before it."""
-    walk = Walk(scan, strip, refs)
+    walk = Walk(scan, strip, program, refs)
     kinds = totals.dtypes(scan)
     count = len(kinds) if scan.geometry.tiles > 1 else 0
     before = totals.read(walk.tile, scan.geometry, walk.others[:count], kinds[:count])
@@ -110,12 +109,12 @@ def _scan(scan: Scan, strip: int, refs: Sequence[Any]) -> None:
         *carry, number = state
         here = walk.strip(number)
         scanned = scan.tile_scan(scan.load(here, walk.inputs))
-        prefix = [c[None, :] if c.ndim else c for c in carry]
+        prefix = [here.along_positions(c) for c in carry]
         combined = scan.combine(prefix, scanned)
         first = (number == 0) & (walk.tile.index == 0)  # nothing comes before, and nothing was read
         leaves = [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
         scan.store(here, outputs, walk.inputs, leaves)
         return (*here.last(leaves), number + np.int32(1))
 
-    carry = [jnp.broadcast_to(x, totals.lanes(scan)) for x in before]
+    carry = [jnp.broadcast_to(x, scan.geometry.per_lane) for x in before]
     lax.while_loop(lambda s: s[-1] < walk.count, step, (*carry, jnp.int32(0)))

@@ -1,20 +1,21 @@
-"""From arrays to one kernel call, for reductions."""
+"""Reductions of arrays: the operands of their kernels, the cut, and which kernels run."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import keys, launch, partials, reduction, scanning, tuning
+from jscan.combine import Combine
+from jscan.kernels import fill, keys, launch, partials, reduction, scanning, tuning
+from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
-from jscan.kernels.operator import prepare, real_dtypes, real_identity
+from jscan.kernels.operator import prepare
 from jscan.kernels.reduction import Reduction
 
 
@@ -22,12 +23,13 @@ def reduce(
     leaves: Sequence[jax.Array],
     descriptor: jax.Array | None,
     *,
-    combine: Any,
+    combine: Combine,
     axis: int,
     kind: str,
     num_segments: int,
     method: str,
     interpret: bool = False,
+    tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
     """Reduces ``leaves`` along ``axis``, which is ``num_segments`` long in the results.
 
@@ -39,14 +41,14 @@ def reduce(
     parts, real_used = launch.real_parts(leaves, used)
     operator = prepare(combine)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    shape = launch.shape_of(leaves, combine, axis, segmented=kind != "whole")
+    shape = launch.shape_of(leaves, combine, axis, segmented=kind != "whole", tile=tile)
     tuned = _tile(shape, method)
     if kind == "offsets":
         # A program searches the offsets of one row.
         tuned = dataclasses.replace(tuned, rows=1)
     cut = launch.Cut(parts, full, axis, tuned)
     described, told = _keys(descriptor, full, axis, kind, num_segments, tuned.length)
-    one = Reduction(
+    task = Reduction(
         geometry=cut.geometry,
         strip=min(tuned.strip, tuned.length) or tuned.length,
         operator=operator,
@@ -58,12 +60,17 @@ def reduce(
         keys=told,
         chained=method == "chained" and cut.geometry.tiles > 1,
     )
+    varies = jax.typeof(cut.operands[0]).mat
+    starts = [
+        fill.filled(size, value, varies, interpret=interpret)
+        for (size, _), value in zip(task.written, task.empty, strict=False)
+    ]
     if method in _LEVELS:
-        outputs = partials.run(one, cut, described, interpret)
+        outputs = partials.run(task, cut, described, interpret, starts)
     else:
-        state = one.state if one.geometry.tiles > 1 else None
-        body = functools.partial(reduction.kernel, one, tuned.window)
-        outputs = launch.call(one, cut, described, body, state, "jscan_reduce", interpret)
+        state = task.state if task.geometry.tiles > 1 else None
+        body = functools.partial(reduction.kernel, task, tuned.window)
+        outputs = cut.call(task, described, body, state, "jscan_reduce", interpret, starts)
     result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
     return launch.complex_parts([x.reshape(result_shape) for x in outputs], results, used)
 
@@ -73,7 +80,7 @@ _LEVELS = {"scan_then_propagate": tuning.tree, "reduce_then_scan": tuning.walks}
 
 
 def _tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
-    """The cut for a named method, or for the better one."""
+    """The cut for this method; "auto" takes the better one."""
     rows = None if method in scanning.TALKING else tuning.block(shape)
     if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
         return rows
@@ -91,7 +98,7 @@ def _keys(
     num_segments: int,
     length: int,
 ) -> tuple[list[jax.Array], Keys]:
-    """The descriptor's operands, and how a kernel reads them."""
+    """The kernel's operands that describe segments, and how it reads keys from them."""
     if descriptor is None:
         return [], Keys(kind, num_segments, ())
     descriptor = launch.whole_bytes(descriptor)
@@ -115,7 +122,7 @@ def _keys(
 
 
 def _heads_before(descriptor: jax.Array, axis: int, kind: str, length: int) -> jax.Array:
-    """How many heads there are before each tile; the first element is one in any case."""
+    """The number of heads before each tile; the first element of a row always counts as one."""
     n = descriptor.shape[axis]
     tiles = -(-n // length)
     if kind == "flags":

@@ -22,24 +22,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import pallas as pl
 from jax.extend import core
 
-from jscan.kernels import language, lookback
-from jscan.kernels.geometry import Geometry
+from jscan.kernels import language
+from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.keys import COUNTED, KEY, Keys
+from jscan.kernels.language import Ref
+from jscan.kernels.layout import Geometry, View
+from jscan.kernels.lookback import Lookback
 from jscan.kernels.operator import commuting_identity, trace_scalars
 from jscan.kernels.registers import take
 from jscan.kernels.state import AGGREGATE, PREFIX, TileState
 from jscan.kernels.tile import Tile
-from jscan.kernels.view import View
 
 
 @functools.lru_cache(maxsize=1024)
@@ -51,7 +52,7 @@ def beside_key(operator: core.ClosedJaxpr, counts: bool) -> core.ClosedJaxpr:
     leaves = len(operator.out_avals)
     apply = core.jaxpr_as_fun(operator)
 
-    def by_key(*scalars: Any) -> tuple[Any, ...]:
+    def by_key(*scalars: jax.Array) -> tuple[jax.Array, ...]:
         (kx, *x), (ky, *y) = scalars[: leaves + 1], scalars[leaves + 1 :]
         combined = apply(*x, *y)
         goes_on = ky == KEY.type(0) if counts else kx == ky
@@ -89,8 +90,9 @@ class Reduction:
         g = self.geometry
         return TileState(self.dtypes, g.outer, g.tiles, g.inner, tickets=int(self.chained))
 
-    def fills(self) -> list[Any]:
-        """The identity, for segments that have no elements."""
+    @property
+    def empty(self) -> list[Any]:
+        """What each result holds for a segment that has no elements; none without segments."""
         if self.keys.kind == "whole":
             return []
         assert self.identity is not None
@@ -104,216 +106,212 @@ class Reduction:
         return language.evaluate(self.operator, [*left, *right])
 
 
-@dataclasses.dataclass
-class Window:
-    """What a search asks of a tile at work: how aggregates combine."""
-
-    one: Reduction
-    identity: Any
-
-    def fold(self, values: jax.Array) -> jax.Array:
-        """The total of a window of aggregates, in any order."""
-        return language.tile_reduce(self.one.operator, values, 0)
-
-    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
-        """One aggregate behind another."""
-        return language.evaluate(self.one.operator, [*left, *right])
-
-
-def kernel(one: Reduction, window: int, refs: Sequence[Any]) -> None:
+def kernel(reduction: Reduction, window: int, program: jax.Array, refs: Sequence[Ref]) -> None:
     """One tile of a row, by one program."""
-    g, words = one.geometry, refs[-1]
-    number = one.state.take_ticket(words) if one.chained else pl.program_id(0)
-    tile = Tile(g, number)
-    walk = Walk(one, tile, refs)
-    if g.tiles == 1 and one.strip == g.length:
+    g, words = reduction.geometry, refs[-1]
+    number = reduction.state.take_ticket(words) if reduction.chained else program
+    walk = StripWalk(reduction, Tile(g, number), refs)
+    if g.tiles == 1 and reduction.strip == g.length:
         walk.only_strip()
         return
-    carry = walked(walk)
+    runs = walk.all_strips()
     if g.tiles > 1:
-        _finish(one, window, tile, refs, walk.before, *walk.parts(carry))
+        _finish(walk, window, words, runs)
 
 
-def walked(walk: Walk) -> Carry:
-    """The strips of a tile, one after another; what there is to say when it has been read."""
-    one, tile, g = walk.one, walk.tile, walk.one.geometry
-    # The last strip of a row is the only one that may end before its last element does.
-    per_tile = np.int32(g.length // one.strip)
-    before_last = np.int32((g.n - 1) // one.strip) - tile.index * per_tile
-    inner = jnp.minimum(per_tile, before_last)
-    strips = jnp.minimum(per_tile, before_last + np.int32(1))
+class Runs(NamedTuple):
+    """What a program knows of its tile's runs when it has read some of the strips."""
 
-    def goes_on(carry: Carry) -> jax.Array:
-        """While nothing but the first run has been seen, if that began before the tile."""
-        *_, key, number = carry
-        same = jnp.max((key == walk.before).astype(jnp.int32)) > 0
-        return (number < inner) & same & (tile.index > 0)
-
-    carry = walk.blank()
-    carry = lax.while_loop(goes_on, functools.partial(walk.strip, opening=True), carry)
-    carry = lax.while_loop(lambda c: c[-1] < inner, walk.strip, carry)
-    edge = functools.partial(walk.strip, opening=True, edge=True)
-    return lax.while_loop(lambda c: c[-1] < strips, edge, carry)
+    last: Sequence[jax.Array]  # totals of the last run
+    first: Sequence[jax.Array]  # totals of the first run, where it is over
+    first_over: jax.Array  # whether it began before the tile and has ended
+    key: jax.Array  # of the last run
+    strips: jax.Array  # how many have been read
 
 
-Carry = tuple[jax.Array, ...]
-"""Totals of the last run, total of the first run if it is over, whether it is, key, next strip."""
+class Scanned(NamedTuple):
+    """A strip whose values are scanned run by run."""
+
+    strip: Tile
+    key: jax.Array
+    values: list[jax.Array]
+    leaf: jax.Array  # what stood beside the values: the keys, or heads
 
 
-class Walk:
+class Marked(NamedTuple):
+    """Elements, and which of them are to be written."""
+
+    key: jax.Array
+    values: list[jax.Array]
+    where: jax.Array
+
+
+class StripWalk:
     """A program's way through the strips of its tile."""
 
-    def __init__(self, one: Reduction, tile: Tile, refs: Sequence[Any]):
-        self.one, self.tile = one, tile
-        self.geometry = dataclasses.replace(one.geometry, length=one.strip)
-        count = len(one.views)
+    def __init__(self, reduction: Reduction, tile: Tile, refs: Sequence[Ref]):
+        self.reduction, self.keys, self.tile = reduction, reduction.keys, tile
+        g = self.geometry = dataclasses.replace(reduction.geometry, length=reduction.strip)
+        count, described = len(reduction.views), self.keys.operands
         self.inputs = refs[:count]
-        self.described = refs[count : count + one.keys.operands]
-        self.outputs = refs[count + one.keys.operands :]
-        self.before = one.keys.before(tile, self.described)
-        self.place = tile.cut(self.geometry)
-        g = self.geometry
-        self.counts = one.keys.kind in COUNTED and len(g.shape) == 1
+        self.described = refs[count : count + described]
+        self.outputs = refs[count + described :]
+        self.before = self.keys.before(tile, self.described)
+        self.place = tile.cut(g)
+        self.counts = self.keys.kind in COUNTED and len(g.shape) == 1
         self.by_quarters = len(g.shape) == 1 and g.length >= 4
 
-    def blank(self) -> Carry:
-        """The carry before the first strip."""
-        lanes = (self.geometry.lanes,) if self.geometry.lanes > 1 else ()
-        values = [jnp.zeros(lanes, d) for d in self.one.dtypes]
-        return (*values, *values, jnp.zeros(lanes, jnp.bool_), self.before, jnp.int32(0))
-
-    def parts(self, carry: Carry) -> tuple[list[jax.Array], list[jax.Array], jax.Array, jax.Array]:
-        """Totals, first, found, key."""
-        count = len(self.one.dtypes)
-        *values, found, key, _ = carry
-        return values[:count], values[count:], found, key
-
     def only_strip(self) -> None:
-        """The whole row."""
-        key, values, leaf = self._scanned(self.place, None)
-        self._write(self.place, key, values, leaf, opening=False, edge=True)
+        """Reduces a row that is one strip."""
+        self._write(self._scanned(self.place, None), opening=False, edge=True)
 
-    def strip(self, carry: Carry, *, opening: bool = False, edge: bool = False) -> Carry:
-        """The next strip: ``opening`` if the first run may be on, ``edge`` if it ends the row."""
-        totals, first, found, carry_key = self.parts(carry)
-        number = carry[-1]
-        strips = np.int32(self.one.geometry.length // self.one.strip)
-        strip = self.place.at(self.tile.index * strips + number, inside=not edge)
-        key, values, leaf = self._scanned(strip, (totals, carry_key, number))
-        over, picked = self._write(strip, key, values, leaf, opening=opening, edge=edge)
-        if over is not None:
-            found = found | over
-            first = [jnp.where(over, p, f) for p, f in zip(picked, first, strict=True)]
-        [last] = strip.last([key])
-        return (*strip.last(values), *first, found, last, number + np.int32(1))
+    def all_strips(self) -> Runs:
+        """Reads the tile and writes the totals of its runs, but for the first and the last one.
 
-    def _scanned(
-        self, strip: Tile, carry: tuple[list[jax.Array], jax.Array, jax.Array] | None
-    ) -> tuple[jax.Array, list[jax.Array], jax.Array]:
-        """The keys of a strip, its values scanned behind them, and the leaf beside the values."""
-        one = self.one
-        values = [
-            strip.load(ref, view).astype(dtype)
-            for ref, view, dtype in zip(self.inputs, one.views, one.dtypes, strict=True)
-        ]
-        before = jnp.int32(-1) if carry is None else carry[1]
-        leaf = one.keys.load(strip, self.described, before, counts=self.counts)
-        if carry is not None:
+        The first run's total is written too, unless that began before the tile.
+        """
+        tile, g = self.tile, self.reduction.geometry
+        # The last strip of a row is the only one that may end before its last element does.
+        per_tile = np.int32(g.length // self.reduction.strip)
+        before_last = np.int32((g.n - 1) // self.reduction.strip) - tile.index * per_tile
+        inner = jnp.minimum(per_tile, before_last)
+        strips = jnp.minimum(per_tile, before_last + np.int32(1))
+
+        def in_first_run(runs: Runs) -> jax.Array:
+            same = jnp.max((runs.key == self.before).astype(jnp.int32)) > 0
+            return (runs.strips < inner) & same & (tile.index > 0)
+
+        opening = functools.partial(self._next, opening=True)
+        edge = functools.partial(self._next, opening=True, edge=True)
+        runs = lax.while_loop(in_first_run, opening, self._none_read())
+        runs = lax.while_loop(lambda runs: runs.strips < inner, self._next, runs)
+        return lax.while_loop(lambda runs: runs.strips < strips, edge, runs)
+
+    def _none_read(self) -> Runs:
+        lanes = self.geometry.per_lane
+        values = tuple(jnp.zeros(lanes, d) for d in self.reduction.dtypes)
+        return Runs(values, values, jnp.zeros(lanes, jnp.bool_), self.before, jnp.int32(0))
+
+    def _next(self, runs: Runs, *, opening: bool = False, edge: bool = False) -> Runs:
+        """Reads a strip: ``opening`` if the first run may be on, ``edge`` if it ends the row."""
+        per_tile = np.int32(self.reduction.geometry.length // self.reduction.strip)
+        strip = self.place.at(self.tile.index * per_tile + runs.strips, inside=not edge)
+        scanned = self._scanned(strip, runs)
+        ended = self._write(scanned, opening=opening, edge=edge)
+        first, first_over = runs.first, runs.first_over
+        if ended is not None:
+            over, totals = ended
+            first_over = first_over | over
+            first = tuple(jnp.where(over, t, f) for t, f in zip(totals, first, strict=True))
+        [key] = strip.last([scanned.key])
+        last = tuple(strip.last(scanned.values))
+        return Runs(last, first, first_over, key, runs.strips + np.int32(1))
+
+    def _scanned(self, strip: Tile, runs: Runs | None) -> Scanned:
+        """A strip, scanned behind the last run of those before it."""
+        reduction = self.reduction
+        triples = zip(self.inputs, reduction.views, reduction.dtypes, strict=True)
+        values = [strip.load(ref, view).astype(dtype) for ref, view, dtype in triples]
+        before = jnp.int32(-1) if runs is None else runs.key
+        leaf = self.keys.load(strip, self.described, before, counts=self.counts)
+        if runs is not None:
             # What is carried joins the first element, and no other needs to know of it.
-            totals, carry_key, number = carry
-            same = leaf == 0 if self.counts else leaf == _across(carry_key)
-            joins = strip.spread(same) & (strip.positions() == 0) & (number > 0)
-            combined = one.combine([_across(t) for t in totals], values)
+            same = leaf == 0 if self.counts else leaf == strip.along_positions(runs.key)
+            joins = strip.spread(same) & (strip.positions() == 0) & (runs.strips > 0)
+            combined = reduction.combine([strip.along_positions(t) for t in runs.last], values)
             values = [jnp.where(joins, c, v) for c, v in zip(combined, values, strict=True)]
-        operator = beside_key(one.operator, self.counts)
-        count, *values = language.tile_scan(
+        operator = beside_key(reduction.operator, self.counts)
+        beside, *values = language.tile_scan(
             operator, [strip.spread(leaf), *values], strip.geometry.axis, reverse=False
         )
-        key = one.keys.counted(count, strip, before) if self.counts else leaf
-        return key, values, leaf
+        key = self.keys.counted(beside, strip, before) if self.counts else leaf
+        return Scanned(strip, key, values, leaf)
 
     def _write(
-        self,
-        strip: Tile,
-        key: jax.Array,
-        values: Sequence[jax.Array],
-        leaf: jax.Array,
-        *,
-        opening: bool,
-        edge: bool,
-    ) -> tuple[jax.Array | None, list[jax.Array]]:
+        self, scanned: Scanned, *, opening: bool, edge: bool
+    ) -> tuple[jax.Array, list[jax.Array]] | None:
         """Writes totals where they belong, but the first run's if that began before the tile.
 
-        Returns whether that ended here, and with what total.
+        Returns for an ``opening`` strip whether that run ended here, and its total.
         """
-        keys = self.one.keys
-        if not self.by_quarters:
-            ends = keys.ends(strip, self.described, key)
-            if edge:
-                ends = ends | strip.ends_shared(ends.shape == strip.geometry.shape)
-            waits = self._waits(key) if opening else None
-            self._scatter(strip.scatter, key, values, self._wanted(key, ends, waits))
-            if waits is None:
-                return None, []
-            over = strip.spread(ends & waits)
-            exists = strip.mask(0)
-            over = over if exists is None else over & exists
-            return self._pick([over], [list(values)])
-        ended = keys.ends_by_quarters(strip, self.described, leaf, by_key := language.quarters(key))
+        write = self._write_quarters if self.by_quarters else self._write_elements
+        over, values = write(scanned, opening=opening, edge=edge)
+        return self._last_of(over, values) if opening else None
+
+    def _write_elements(
+        self, scanned: Scanned, *, opening: bool, edge: bool
+    ) -> tuple[list[jax.Array], list[list[jax.Array]]]:
+        """Writes a strip of any shape; returns where the first run ends, if opening, and values."""
+        strip, key, values, _ = scanned
+        ends = self.keys.ends(strip, self.described, key)
+        if edge:
+            ends = ends | strip.ends_shared(ends.shape == strip.geometry.shape)
+        waits = self._waits(key) if opening else None
+        self._scatter(strip.scatter, Marked(key, values, self._wanted(key, ends, waits)))
+        if waits is None:
+            return [], []
+        over, exists = strip.spread(ends & waits), strip.mask(0)
+        return [over if exists is None else over & exists], [values]
+
+    def _write_quarters(
+        self, scanned: Scanned, *, opening: bool, edge: bool
+    ) -> tuple[list[jax.Array], list[list[jax.Array]]]:
+        """The same for a strip of one dimension, by the elements' places modulo four.
+
+        Neighbours are in one thread then, and what two of them write becomes one store.
+        """
+        strip, key, values, leaf = scanned
+        keys = language.quarters(key)
+        ended = self.keys.ends_by_quarters(strip, self.described, leaf, keys)
         by_value = [language.quarters(v) for v in values]
-        quarters: list[Marked] = []
-        all_over = []
-        for place, (key, ends) in enumerate(zip(by_key, ended, strict=True)):
+        quarters = [list(quarter) for quarter in zip(*by_value, strict=True)]
+        marked, over = [], []
+        for place, (key, values, ends) in enumerate(zip(keys, quarters, ended, strict=True)):
             if edge:
                 left = strip.quarter_left(place)
                 ends = (ends | (left == 0)) & (left >= 0)
             waits = self._waits(key) if opening else None
             if waits is not None:
-                all_over.append(ends & waits)
-            quarter = [v[place] for v in by_value]
-            quarters.append((key, quarter, self._wanted(key, ends, waits)))
-        for pair in (quarters[:2], quarters[2:]):
-            for key, quarter, where in _merged(*pair):
-                self._scatter(strip.scatter_quarter, key, quarter, where)
-        if not opening:
-            return None, []
-        return self._pick(all_over, [[v[place] for v in by_value] for place in range(4)])
+                over.append(ends & waits)
+            marked.append(Marked(key, values, self._wanted(key, ends, waits)))
+        for first, second in (marked[:2], marked[2:]):
+            for each in _merged(first, second):
+                self._scatter(strip.scatter_quarter, each)
+        return over, quarters
 
     def _waits(self, key: jax.Array) -> jax.Array:
         """Which elements belong to a first run that began before the tile."""
-        return (key == _across(self.before)) & (self.tile.index > 0)
+        return (key == self.tile.along_positions(self.before)) & (self.tile.index > 0)
 
     def _wanted(self, key: jax.Array, ends: jax.Array, waits: jax.Array | None) -> jax.Array:
         """Which elements' totals are written here."""
         # As numbers without a sign, negative ones are too large.
-        limit = language.unsigned(np.uint32(self.one.keys.num_segments))
+        limit = language.unsigned(np.uint32(self.keys.num_segments))
         where = ends & (lax.bitcast_convert_type(key, jnp.uint32) < limit)
         return where if waits is None else where & ~waits
 
-    def _scatter(
-        self, scatter: Any, key: jax.Array, values: Sequence[jax.Array], where: jax.Array
-    ) -> None:
-        kept = [v for v, used in zip(values, self.one.used, strict=True) if used]
-        for ref, value in zip(self.outputs, kept, strict=False):
-            scatter(ref, self.one.keys.num_segments, key, value, where)
+    def _scatter(self, scatter: Callable[..., None], marked: Marked) -> None:
+        for ref, value in self.results(marked.values):
+            scatter(ref, self.keys.num_segments, marked.key, value, marked.where)
 
-    def _pick(
-        self, over: Sequence[jax.Array], values: Sequence[Sequence[jax.Array]]
+    def results(self, values: Sequence[jax.Array]) -> Iterator[tuple[Ref, jax.Array]]:
+        """The results that somebody uses, each with its value."""
+        kept = [v for v, used in zip(values, self.reduction.used, strict=True) if used]
+        return zip(self.outputs, kept, strict=False)  # behind results come state words
+
+    def _last_of(
+        self, where: Sequence[jax.Array], values: Sequence[Sequence[jax.Array]]
     ) -> tuple[jax.Array, list[jax.Array]]:
         """Whether any element is marked, for each lane, and the values of the one that is."""
         axis = self.geometry.axis
-        some = functools.reduce(lax.bitwise_or, over)
+        some = functools.reduce(lax.bitwise_or, where)
         merged = values[0]
-        for marks, others in zip(over[1:], values[1:], strict=True):
+        for marks, others in zip(where[1:], values[1:], strict=True):
             merged = [jnp.where(marks, o, m) for o, m in zip(others, merged, strict=True)]
-        # Where ids are not sorted, as they should be, there may be several: the last one it is.
+        # Ids that are not sorted, as they should be, may mark several: the last one it is.
         place = lax.broadcasted_iota(jnp.int32, some.shape, axis)
         last = jnp.max(jnp.where(some, place, jnp.full_like(place, -1)), axis=axis, keepdims=True)
         return jnp.max(last, axis=axis) >= 0, [take(m, place == last, axis) for m in merged]
-
-
-Marked = tuple[jax.Array, list[jax.Array], jax.Array]
-"""Keys, values, and which of them are to be written."""
 
 
 def _merged(left: Marked, right: Marked) -> tuple[Marked, Marked]:
@@ -321,49 +319,35 @@ def _merged(left: Marked, right: Marked) -> tuple[Marked, Marked]:
 
     Half as many stores touch a sector of results, where segments are short.
     """
-    (left_key, left_values, by_left), (right_key, right_values, by_right) = left, right
-    pairs = zip(left_values, right_values, strict=True)
-    values = [jnp.where(by_right, r, v) for v, r in pairs]
-    both = jnp.where(by_right, right_key, left_key), values, by_left | by_right
-    return both, (left_key, left_values, by_left & by_right)
+    pairs = zip(left.values, right.values, strict=True)
+    values = [jnp.where(right.where, r, v) for v, r in pairs]
+    key = jnp.where(right.where, right.key, left.key)
+    both = Marked(key, values, left.where | right.where)
+    return both, Marked(left.key, left.values, left.where & right.where)
 
 
-def _finish(
-    one: Reduction,
-    window: int,
-    tile: Tile,
-    refs: Sequence[Any],
-    before: jax.Array,
-    totals: list[jax.Array],
-    first: list[jax.Array],
-    found: jax.Array,
-    last: jax.Array,
-) -> None:
-    """Publishes the last run, and finds what the first run amounted to before the tile."""
-    keys, words, state = one.keys, refs[-1], one.state
-    outputs = refs[len(one.views) + keys.operands :]
-    restarts = jnp.broadcast_to((last != before) | (tile.index == 0), totals[0].shape)
-    told = restarts if one.chained else None  # what is no PREFIX is not for a neighbour
-    state.publish(words, tile, AGGREGATE + restarts.astype(jnp.int32), totals, told)
-    wanted = (found | ~restarts) & (tile.index > 0)
+def _finish(walk: StripWalk, window: int, words: Ref, runs: Runs) -> None:
+    """Publishes the last run, and looks back for the first one's total, if that is wanted."""
+    reduction, tile, before, state = walk.reduction, walk.tile, walk.before, walk.reduction.state
+    restarts = jnp.broadcast_to((runs.key != before) | (tile.index == 0), runs.last[0].shape)
+    told = restarts if reduction.chained else None  # what is no PREFIX is not for a neighbour
+    state.publish(words, tile, AGGREGATE + restarts.astype(jnp.int32), runs.last, told)
+    wanted = (runs.first_over | ~restarts) & (tile.index > 0)
 
-    def search() -> None:
-        form = Window(one, commuting_identity(one.operator))
-        looking = lookback.Lookback(one.operator, state, words, tile, window, form)
-        prefix = looking.prefix(looking.peek(tile.index))
-        pending = [jnp.where(found, f, t) for f, t in zip(first, totals, strict=True)]
-        total = form.combine(prefix, pending)
+    def end_first_run() -> None:
+        identity = commuting_identity(reduction.operator)
+        totals = OperatorAggregates(reduction.operator, identity)
+        search = Lookback(reduction.operator, state, words, tile, window, totals)
+        prefix = search.prefix(search.peek(tile.index))
+        # A first run that is not over is the last one.
+        pairs = zip(runs.first, runs.last, strict=True)
+        pending = [jnp.where(runs.first_over, f, t) for f, t in pairs]
+        total = totals.combine(prefix, pending)
         tag = jnp.full_like(restarts, PREFIX, jnp.int32)
         state.publish(words, tile, tag, total, ~restarts)
-        limit = np.int32(keys.num_segments)
-        inside = (before >= 0) & (before < limit)
-        kept = [v for v, used in zip(total, one.used, strict=True) if used]
-        for ref, value in zip(outputs, kept, strict=False):
-            tile.store_row(ref, keys.num_segments, before, value, found & inside)
+        segments = walk.keys.num_segments
+        inside = (before >= 0) & (before < np.int32(segments))
+        for ref, value in walk.results(total):
+            tile.store_row(ref, segments, before, value, runs.first_over & inside)
 
-    pl.when(jnp.max(wanted.astype(jnp.int32)) > 0)(search)
-
-
-def _across(x: jax.Array) -> jax.Array:
-    """One value a lane, as it meets a tile; or a scalar."""
-    return x[None, :] if x.ndim else x
+    language.when(jnp.max(wanted.astype(jnp.int32)) > 0, end_first_run)

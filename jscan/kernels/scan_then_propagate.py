@@ -24,13 +24,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
 
 from jscan.kernels import launch, totals
 from jscan.kernels.description import Scan
+from jscan.kernels.layout import View
 from jscan.kernels.operator import FLAG
 from jscan.kernels.tile import Tile
-from jscan.kernels.view import View
 
 POSITION = np.dtype(np.int32)
 
@@ -50,31 +49,22 @@ class Kept:
         values = dtypes[len(restarts) :]
         return [*((few, d) for d in dtypes), *restarts, *((many, d) for d in values)]
 
-    @property
-    def geometry(self) -> Any:
-        """The scan's."""
-        return self.scan.geometry
-
-    def fills(self) -> list[Any]:
-        """Every element is written."""
-        return []
-
 
 def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
     """Runs the kernels."""
     body = functools.partial(_scan, scan)
-    kept = launch.call(Kept(scan), cut, (), body, None, "jscan_tiles", interpret)
+    kept = cut.call(Kept(scan), (), body, None, "jscan_tiles", interpret)
     count = len(totals.dtypes(scan))
     tile = min(scan.geometry.length, totals.LONGEST)
     before = totals.scanned(scan, kept[:count], interpret, run, tile)
     body = functools.partial(_propagate, scan)
     behind = [*before, *kept[count:]]
-    return launch.call(scan, cut, behind, body, None, "jscan_propagate", interpret)
+    return cut.call(scan, behind, body, None, "jscan_propagate", interpret)
 
 
-def _scan(scan: Scan, refs: Sequence[Any]) -> None:
+def _scan(scan: Scan, program: jax.Array, refs: Sequence[Any]) -> None:
     """A tile by itself."""
-    tile = Tile(scan.geometry, pl.program_id(0))
+    tile = Tile(scan.geometry, program)
     inputs, outputs = scan.apart(refs)
     leaves = scan.tile_scan(scan.load(tile, inputs))
     last = tile.last(leaves)
@@ -89,10 +79,10 @@ def _scan(scan: Scan, refs: Sequence[Any]) -> None:
         tile.store(ref, leaf)
 
 
-def _propagate(scan: Scan, refs: Sequence[Any]) -> None:
+def _propagate(scan: Scan, program: jax.Array, refs: Sequence[Any]) -> None:
     """A tile behind the total of all before it."""
     g = scan.geometry
-    tile = Tile(g, pl.program_id(0))
+    tile = Tile(g, program)
     inputs, others = scan.apart(refs)
     kinds = totals.dtypes(scan)
     before, others = others[: len(kinds)], others[len(kinds) :]
@@ -101,13 +91,13 @@ def _propagate(scan: Scan, refs: Sequence[Any]) -> None:
     if scan.segmented:
         view = View((g.outer, g.tiles, g.inner), (1, g.outer))
         first, kinds = tile.load_one(others[0], view, tile.index), kinds[1:]
-        first, others = first[None, :] if first.ndim else first, others[1:]
+        first, others = tile.along_positions(first), others[1:]
         leaves.append((tile.positions() >= first).astype(FLAG))
     whole = View((g.outer, g.n, g.inner), (1, g.outer))
     kept, outputs = others[: len(kinds)], others[len(kinds) :]
     for ref, kind in zip(kept, kinds, strict=True):
         leaves.append(totals.as_read(tile.load(ref, whole), kind))
-    prefix = [p[None, :] if p.ndim else p for p in prefix]
+    prefix = [tile.along_positions(p) for p in prefix]
     combined = scan.combine(prefix, leaves)
     pairs = zip(leaves, combined, strict=True)
     scan.store(tile, outputs, inputs, [jnp.where(tile.index == 0, x, y) for x, y in pairs])

@@ -28,10 +28,10 @@ from jscan.kernels import (
     scan_then_propagate,
     tuning,
 )
+from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.description import Scan
 from jscan.kernels.launch import (
     Cut,
-    call,
     complex_parts,
     real_parts,
     shape_of,
@@ -39,11 +39,17 @@ from jscan.kernels.launch import (
     why_not_dtypes,
 )
 from jscan.kernels.logaddexp import is_logaddexp
-from jscan.kernels.operator import Inexpressible, prepare, real_dtypes, real_identity
+from jscan.kernels.operator import Inexpressible, prepare
 
 
 def why_not(
-    leaves: Sequence[Any], *, combine: Any, axis: int, exclusive: bool, method: str
+    leaves: Sequence[Any],
+    *,
+    combine: Any,
+    axis: int,
+    exclusive: bool,
+    method: str,
+    tile: tuning.Tuning | None = None,
 ) -> str | None:
     """Why no kernel (of this method) can run this scan; None if one can."""
     reason = why_not_dtypes(leaves)
@@ -55,15 +61,15 @@ def why_not(
         return str(error)
     if exclusive and combine.identity is None:
         return "an exclusive scan needs the operator's identity"
-    return why_not_shape(shape_of(leaves, combine, axis, segmented=False), method)
+    return why_not_shape(shape_of(leaves, combine, axis, segmented=False, tile=tile), method)
 
 
 def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
     """Why no kernel (of this method) can run on operands of this shape; None if one can."""
     if method == "block" and tuning.block(shape) is None:
-        limit = tuning.table().block_bytes // shape.width
+        limit = tuning.longest_block(shape)
         return f"rows of {shape.n} elements do not fit one tile (at most {limit} here)"
-    cut = tile(shape, method)
+    cut = chosen(shape, method)
     pairs = ((shape.outer, cut.rows), (shape.n, cut.length), (shape.inner, cut.lanes))
     programs = math.prod(-(-extent // size) for extent, size in pairs)
     if programs >= 2**31:
@@ -82,9 +88,11 @@ def scan(
     used: Sequence[bool],
     method: str,
     interpret: bool = False,
+    tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
     """Scans ``leaves`` along ``axis``; returns the used ones in the full shape.
 
+    The cut is ``tile``, or the one that suits the shape where that is None.
     Every operand's dimensions are full or 1. Runs where `why_not` finds nothing to object to.
     """
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
@@ -94,13 +102,13 @@ def scan(
     operator = prepare(combine)
     flags = None if flags is None else whole_bytes(flags)
     operands = [*parts, *([] if flags is None else [flags])]
-    shape = shape_of(leaves, combine, axis, segmented=flags is not None)
+    shape = shape_of(leaves, combine, axis, segmented=flags is not None, tile=tile)
     if method == "auto" and tuning.suits_two_passes(shape, sum(real_used)):
         method = "reduce_then_scan"
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     widths = {real.itemsize for d in results for real in real_dtypes(d)}
     cut = Cut(
-        *(operands, full, axis, tile(shape, method)),
+        *(operands, full, axis, chosen(shape, method)),
         reverse=reverse,
         exclusive=exclusive,
         widths=widths,
@@ -115,13 +123,12 @@ def scan(
         linear=flags is None and is_logaddexp(combine),
         views=cut.views[: len(parts)],
         flag_view=None if flags is None else cut.views[-1],
-        guarded=cut.tuned.guarded,
     )
     outputs = launch(one, cut, interpret, method=method)
     return complex_parts([x.reshape(full) for x in outputs], results, used)
 
 
-def tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
+def chosen(shape: tuning.Shape, method: str) -> tuning.Tuning:
     """The cut for a named method, or for the better one."""
     rows = None if method in TALKING else tuning.block(shape)
     if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
@@ -144,17 +151,17 @@ def launch(
     in_strips = method == "reduce_then_scan" and cut.tuned.strip > 0
     if one.geometry.tiles == 1 and not in_strips:
         body: Callable[..., None] = functools.partial(block.kernel, one)
-        return call(one, cut, beside, body, None, "jscan_block", interpret)
+        return cut.call(one, beside, body, None, "jscan_block", interpret)
     if method == "reduce_then_scan":
         return reduce_then_scan.run(one, cut, interpret)
     if method == "scan_then_propagate":
         return scan_then_propagate.run(one, cut, interpret)
     if method == "chained":
         body = functools.partial(chained.kernel, one)
-        return call(one, cut, beside, body, chained.tile_state(one), "jscan_chained", interpret)
+        return cut.call(one, beside, body, chained.tile_state(one), "jscan_chained", interpret)
     assert cut.tuned.warps == 1 or cut.tuned.window == 32 * cut.tuned.warps, cut.tuned
     body = functools.partial(lookback.kernel, one, cut.tuned.window)
-    return call(one, cut, beside, body, lookback.tile_state(one), "jscan_lookback", interpret)
+    return cut.call(one, beside, body, lookback.tile_state(one), "jscan_lookback", interpret)
 
 
 def _trivial(

@@ -79,15 +79,14 @@ class TileState:
 
     def _terms(self, tile: Tile, piece: int, index: jax.Array) -> list[tuple[Any, int]]:
         """Addresses of ``piece`` of tiles ``index``: a scalar, or a window as leading dimension."""
-        lanes = tile.geometry.lanes
         terms = [
             (tile.row_block, sum(self.pieces) * self.tiles * self.lanes),
             (jnp.int32(piece), self.tiles * self.lanes),
-            (index[:, None] if index.ndim and lanes > 1 else index, self.lanes),
+            (tile.across_lanes(index), self.lanes),
         ]
         if self.lanes > 1:
-            lane = lax.broadcasted_iota(jnp.int32, (lanes,), 0)
-            terms += tile.lane_terms(1, lane[None, :] if index.ndim else lane)
+            lane = tile.lane()
+            terms += tile.lane_terms(1, tile.along_positions(lane) if index.ndim else lane)
         return terms
 
     def publish(
@@ -107,11 +106,9 @@ class TileState:
 
     def peek(self, words: Any, tile: Tile, window: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
         """The tags and values of the tiles in ``window``; tiles before the first read as EMPTY."""
-        inside = window >= 0
-        if tile.geometry.lanes > 1:
-            inside = inside[:, None]
+        inside = tile.across_lanes(window >= 0)
         existing = self._existing(tile)
-        mask = inside if existing is None else inside & existing[None, :]
+        mask = inside if existing is None else inside & tile.along_positions(existing)
         count = sum(self.pieces)
         terms = [self._terms(tile, number, window) for number in range(count)]
         seen = [language.peek(words, t, mask) for t in terms]
@@ -120,7 +117,7 @@ class TileState:
             tag = jnp.where(tag == other, tag, jnp.zeros_like(tag))
         if existing is not None:
             # Lanes past the array's edge own no words; they must not keep the window waiting.
-            tag = jnp.where(existing[None, :], tag, jnp.full_like(tag, PREFIX))
+            tag = jnp.where(tile.along_positions(existing), tag, jnp.full_like(tag, PREFIX))
         values, start = [], 0
         for dtype, count in zip(self.dtypes, self.pieces, strict=True):
             values.append(from_pieces(pieces[start : start + count], dtype))
@@ -132,8 +129,7 @@ class TileState:
         g = tile.geometry
         if g.inner % g.lanes == 0:
             return None
-        lane = lax.broadcasted_iota(jnp.int32, (g.lanes,), 0)
-        return tile.lanes_exist(lane)
+        return tile.lanes_exist(tile.lane())
 
 
 def _and(a: jax.Array | None, b: jax.Array | None) -> jax.Array | None:

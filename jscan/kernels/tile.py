@@ -31,9 +31,8 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import language
-from jscan.kernels.geometry import Geometry, size_of
+from jscan.kernels.layout import Geometry, View, size_of
 from jscan.kernels.registers import take
-from jscan.kernels.view import View
 
 Address = list[tuple[Any, int]]
 """Terms to be summed (`language.Terms`)."""
@@ -185,7 +184,7 @@ class Tile:
         row_stride, _, lane_stride = view.strides
         terms = [(self.row_of(view), row_stride), *place, *self._one_a_lane(lane_stride)]
         if lane_stride and self.geometry.lanes > 1:
-            mask = mask & self.lanes_exist(self._lane())
+            mask = mask & self.lanes_exist(self.lane())
         return language.load(ref, terms, mask=mask)
 
     def store_row(
@@ -195,16 +194,17 @@ class Tile:
         g = self.geometry
         terms = [(self.row_block, extent * g.inner), (place, g.inner)]
         if g.lanes > 1:
-            mask = mask & self.lanes_exist(self._lane())
+            mask = mask & self.lanes_exist(self.lane())
         terms += self._one_a_lane(int(g.inner > 1))
         language.store(ref, terms, value.astype(ref.dtype), mask=mask)
 
-    def _lane(self) -> jax.Array:
+    def lane(self) -> jax.Array:
+        """The number of each of the tile's lanes."""
         return lax.broadcasted_iota(jnp.int32, (self.geometry.lanes,), 0)
 
     def _one_a_lane(self, stride: int) -> Address:
         """Addresses of one element a lane."""
-        return self.lane_terms(stride, self._lane())
+        return self.lane_terms(stride, self.lane())
 
     def lanes_exist(self, lane: jax.Array) -> jax.Array:
         """Which of these lanes of the tile are lanes of the array."""
@@ -352,6 +352,14 @@ class Tile:
             place = lax.broadcasted_iota(jnp.int32, g.shape[:-1], g.axis)
             edge = place == np.int32(0 if g.reverse else g.length - 1)
         return [take(v, edge, g.axis) for v in values]
+
+    def along_positions(self, value: jax.Array) -> jax.Array:
+        """A value for each lane, as it meets every position; a scalar as it is."""
+        return lax.expand_dims(value, [self.geometry.axis]) if value.ndim else value
+
+    def across_lanes(self, column: jax.Array) -> jax.Array:
+        """A value for each position, as it meets every lane; a scalar as it is."""
+        return column[:, None] if column.ndim and self.geometry.lanes > 1 else column
 
     def spread(self, column: jax.Array) -> jax.Array:
         """A column (length,) over the lanes; a whole tile as it is."""

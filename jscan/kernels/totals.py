@@ -17,9 +17,8 @@ import numpy as np
 
 from jscan.kernels import block, launch, tuning
 from jscan.kernels.description import Scan
-from jscan.kernels.geometry import Geometry
+from jscan.kernels.layout import Geometry, View
 from jscan.kernels.tile import Tile
-from jscan.kernels.view import View
 
 LONGEST = 4096
 """So many totals of a row are scanned by one program."""
@@ -43,20 +42,10 @@ class Totals:
         g = self.geometry
         return [(g.outer * g.tiles * g.inner, d) for d in self.dtypes]
 
-    def fills(self) -> list[Any]:
-        """Every element is written."""
-        return []
-
-
-def lanes(scan: Scan) -> tuple[int, ...]:
-    """The shape of one position."""
-    count = scan.geometry.lanes
-    return (count,) if count > 1 else ()
-
 
 def write(scan: Scan, tile: Tile, outputs: Sequence[Any], values: Sequence[jax.Array]) -> None:
     """A tile's totals, each of the shape of one position."""
-    everywhere = jnp.ones(lanes(scan), jnp.bool_)
+    everywhere = jnp.ones(scan.geometry.per_lane, jnp.bool_)
     for ref, value in zip(outputs, values, strict=True):
         tile.store_row(ref, scan.geometry.tiles, tile.index, value, everywhere)
 
@@ -100,4 +89,4 @@ def scanned(
     if one.geometry.tiles > 1:
         return longer(one, cut, interpret)
     body = functools.partial(block.kernel, one)
-    return launch.call(one, cut, (), body, None, "jscan_totals", interpret)
+    return cut.call(one, (), body, None, "jscan_totals", interpret)

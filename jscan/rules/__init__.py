@@ -1,1 +1,7 @@
-"""The primitives: a file each with its rules."""
+"""The rules of the primitives, a file each; to import them is to register them."""
+
+from jscan.rules import locate as locate
+from jscan.rules import rank as rank
+from jscan.rules import reduce as reduce
+from jscan.rules import scan as scan
+from jscan.rules import tangent as tangent

@@ -1,0 +1,1 @@
+"""How it is measured: compilation, clocks, other libraries, the machine, rounding errors."""

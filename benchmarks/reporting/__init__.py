@@ -1,0 +1,1 @@
+"""What is shown of it: the terminal, JSON, tables, plots and the README."""

@@ -1,0 +1,1 @@
+"""Programs beside the benchmarks: texts that calls lower to, and kernels for a memory checker."""

@@ -1,0 +1,160 @@
+"""Arguments that describe segments: flags, ids, lengths and offsets.
+
+Without 64-bit types JAX takes wide integers modulo 2^32. Known values are therefore read by NumPy,
+in the width in which they are given: inside ``jit`` they stay known, and nothing is compiled for
+them. Lengths and offsets that are traced are in `jscan.traced_bounds`, which runs scans for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from jscan.arguments.arrays import Array, as_integers
+
+LIMIT = 2**31 - 1
+"""An axis that segments divide is shorter than this: its length, and one more, fit int32."""
+
+
+def as_rows(caller: str, name: str, value: Any) -> Array:
+    """Flags or ids, of one dimension or more."""
+    array = as_integers(caller, name, value, allow_bool=True)
+    if array.ndim == 0:
+        raise ValueError(f"{caller}: {name} must have at least one dimension; got a scalar")
+    return array
+
+
+def as_vector(caller: str, name: str, value: Any) -> Array:
+    """Lengths or offsets, of one dimension."""
+    array = as_integers(caller, name, value, allow_bool=False)
+    if array.ndim != 1:
+        raise ValueError(f"{caller}: {name} must be one-dimensional; got shape {array.shape}")
+    return array
+
+
+def is_known(value: Any) -> bool:
+    """Whether this process can read the values of an array now."""
+    if not isinstance(value, jax.Array):
+        return isinstance(value, np.ndarray)
+    if isinstance(value, jax.core.Tracer):
+        return False
+    return value.is_fully_addressable and not value.is_deleted()
+
+
+def known_heads(array: Array, *, runs: bool) -> np.ndarray:
+    """Which elements of known ids (``runs``) or of known flags begin a segment."""
+    values = np.asarray(array)
+    found = np.ones(values.shape, bool)
+    found[..., 1:] = values[..., 1:] != (values[..., :-1] if runs else 0)
+    return found
+
+
+def same_places(heads: np.ndarray, bounds: np.ndarray, total: int) -> bool:
+    """Whether every row of heads divides the axis as the bounds do, without empty segments."""
+    starts, ends = bounds[..., :-1], bounds[..., -1]
+    if heads.shape != (*ends.shape, total) or (ends != total).any():
+        return False
+    if (np.count_nonzero(heads, axis=-1) != starts.shape[-1]).any():
+        return False
+    return np.array_equal(np.nonzero(heads)[-1].reshape(starts.shape), starts)
+
+
+def narrow_flags(array: Array) -> Array:
+    """Flags in a dtype that JAX holds: wider ones are compared with 0, which keeps their high bits.
+
+    The result is never the caller's own array, which may be written to later.
+    """
+    return (array != 0).astype(bool) if _is_wide(array) else _own(array)
+
+
+def narrow_ids(array: Array) -> Array:
+    """Ids in a dtype that JAX holds, which change where the given ones do."""
+    if not _is_wide(array):
+        return _own(array)
+    low, high = _range(np.asarray(array))
+    if low >= -(2**31) and high < 2**31:
+        return array.astype(np.int32)
+    return np.cumsum(known_heads(array, runs=True), axis=-1, dtype=np.int32)
+
+
+def bounds_of_lengths(caller: str, lengths: Array, total: int | None) -> np.ndarray:
+    """The bounds of segments of known lengths: where each begins and the last one ends, int32."""
+    values = _comparable(lengths)
+    low, high = _range(values)
+    if low < 0:
+        raise ValueError(f"{caller}: lengths must not be negative; got {low}")
+    # A sum that does not fit 64 bits wraps around, possibly to a number that looks valid.
+    fits = high * values.size < 2**63
+    end = int(values.astype(np.int64).sum()) if fits else sum(map(int, values.flat))
+    if total is not None and end != total:
+        raise ValueError(f"{caller}: lengths add up to {end}, not to total={total}")
+    if end >= LIMIT:
+        raise ValueError(
+            f"{caller}: lengths must add up to less than 2**31 - 1, since places are counted in "
+            f"int32; got {end}"
+        )
+    bounds = np.zeros(values.size + 1, np.int32)
+    bounds[1:] = np.cumsum(values.astype(np.int64))
+    return _read_only(bounds)
+
+
+def bounds_of_offsets(caller: str, offsets: Array, total: int | None) -> np.ndarray:
+    """The bounds of segments of known offsets, int32."""
+    values = _comparable(offsets)
+    if (values[1:] < values[:-1]).any():
+        raise ValueError(f"{caller}: offsets must not decrease")
+    start, end = int(values[0]), int(values[-1])
+    if start != 0:
+        raise ValueError(f"{caller}: offsets must start with 0; got {start}")
+    if total is not None and end != total:
+        raise ValueError(f"{caller}: offsets end with {end}, not with total={total}")
+    if end >= LIMIT:
+        raise ValueError(
+            f"{caller}: offsets must end below 2**31 - 1, since places are counted in int32; got "
+            f"{end}"
+        )
+    return _read_only(values.astype(np.int32))
+
+
+def narrow_numbers(numbers: Array, num_segments: int) -> Array:
+    """Numbers of segments in a dtype that JAX holds.
+
+    A number that is out of range stays out of range, on its side of it.
+    """
+    held = numbers.dtype != object and jax.dtypes.canonicalize_dtype(numbers.dtype) == numbers.dtype
+    if held or not _is_wide(numbers):
+        return numbers
+    below_limit = np.minimum(np.asarray(numbers), num_segments)
+    is_negative = below_limit < 0
+    return np.where(is_negative, 0, below_limit).astype(np.int32) - is_negative
+
+
+def highest(numbers: Array) -> int:
+    """The highest of known numbers, of which there is at least one."""
+    return _range(_comparable(numbers))[1]
+
+
+def _is_wide(array: Array) -> bool:
+    """Whether a known array may hold what 32 bits cannot."""
+    return isinstance(array, np.ndarray) and array.dtype.itemsize > 4
+
+
+def _own(array: Array) -> Array:
+    return array.copy() if isinstance(array, np.ndarray) else array
+
+
+def _comparable(array: Array) -> np.ndarray:
+    """A known array in NumPy, in a dtype that NumPy compares and adds."""
+    values = np.asarray(array)
+    return values if values.dtype == object or _is_wide(values) else values.astype(np.int64)
+
+
+def _range(values: np.ndarray) -> tuple[int, int]:
+    return (int(values.min()), int(values.max())) if values.size else (0, 0)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array

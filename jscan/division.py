@@ -1,0 +1,123 @@
+"""The argument ``segments`` beside the leaves that it divides.
+
+`jscan.Segments` run along the last axis of their arrays, and may be one row for all of the leaves.
+A primitive takes them as an operand of the leaves' rank, with size 1 in the dimensions that share
+it. Whether they fit is checked once, by their shape; the operand is made in the form that is used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jscan.arguments.arrays import Array, as_marks
+from jscan.segments import Segments, describe, head_flags, shape_of
+
+Given = Segments | Array
+"""What a caller hands in: `Segments`, or an array of head flags."""
+
+
+def as_segments(caller: str, segments: Any) -> Given | None:
+    """``segments`` as `Segments` or head flags, or None where there are none."""
+    if segments is None or isinstance(segments, Segments):
+        return segments
+    if not (hasattr(segments, "dtype") or isinstance(segments, (list, tuple))):
+        raise TypeError(
+            f"{caller}: segments must be jscan.Segments or an array of head flags; "
+            f"got {type(segments).__name__}"
+        )
+    flags = as_marks(caller, "segments", segments)
+    if flags.ndim == 0:
+        raise ValueError(f"{caller}: segments must have at least one dimension; got a scalar")
+    return flags
+
+
+@dataclasses.dataclass(frozen=True)
+class Division:
+    """Segments that fit the leaves they divide.
+
+    Attributes:
+      segments: the segments as they are given.
+      axis: the leaves' axis that they divide.
+      rank: the rank of an operand that is made of one row.
+    """
+
+    segments: Given
+    axis: int
+    rank: int
+
+    def flags(self) -> jax.Array:
+        """Head flags as a scan reads them."""
+        if isinstance(self.segments, Segments):
+            return self._beside(head_flags(self.segments))
+        return self._beside(jnp.asarray(self.segments))
+
+    def descriptor(self) -> tuple[str, jax.Array]:
+        """The descriptor that a reduction reads, behind its kind."""
+        if isinstance(self.segments, Segments):
+            kind, array = describe(self.segments)
+            return kind, self._beside(array)
+        return "flags", self.flags()
+
+    def _beside(self, rows: jax.Array) -> jax.Array:
+        if rows.ndim == 1:
+            return lax.expand_dims(rows, [d for d in range(self.rank) if d != self.axis])
+        if isinstance(self.segments, Segments) and self.axis < rows.ndim - 1:
+            return jnp.moveaxis(rows, -1, self.axis)
+        return rows
+
+
+def divide(
+    caller: str,
+    segments: Given | None,
+    leaves: Sequence[jax.Array],
+    axis: int,
+    *,
+    elementwise: bool,
+) -> Division | None:
+    """Segments beside leaves that they fit, or None where there are no segments.
+
+    One row fits any leaves, and rows fit leaves of their shape. For an operator on whole arrays
+    rows may also end early, and cover the leading dimensions of every leaf.
+
+    Raises:
+      ValueError: they do not fit.
+    """
+    if segments is None:
+        return None
+    shape = leaves[0].shape
+    if isinstance(segments, Segments):
+        given = shape_of(segments)
+        if axis < len(given) - 1:
+            given = (*given[:axis], given[-1], *given[axis:-1])
+    else:
+        given = segments.shape
+    if elementwise:
+        fits = given == shape
+    else:
+        rank = len(given)
+        fits = rank > axis and all(leaf.shape[:rank] == given for leaf in leaves)
+    if fits or given == (shape[axis],):
+        return Division(segments, axis, len(shape) if elementwise else axis + 1)
+    expected, where = shape, ""
+    if isinstance(segments, Segments) and axis < len(given) - 1:
+        given, expected = ((*s[:axis], *s[axis + 1 :], s[axis]) for s in (given, expected))
+        where = f" with axis={axis} last"
+    raise ValueError(
+        f"{caller}: segments has shape {given}; expected the shape of what is scanned, "
+        f"{expected}{where}, or ({shape[axis]},), the length of axis={axis}"
+    )
+
+
+def flags_along(
+    caller: str, segments: Any, leaves: Sequence[jax.Array], axis: int
+) -> jax.Array | None:
+    """Head flags beside leaves that are combined element by element; None without segments."""
+    given = as_segments(caller, segments)
+    division = divide(caller, given, leaves, axis, elementwise=True)
+    return None if division is None else division.flags()

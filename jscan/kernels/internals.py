@@ -1,0 +1,63 @@
+"""What jscan takes from inside jax: the one file that names ``jax._src``.
+
+A new version of jax that moves any of it is met here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax._src.interpreters.mlir import TracebackCaches as TracebackCaches
+from jax._src.lib.mlir import ir as ir
+from jax._src.lib.mlir.dialects import arith as arith
+from jax._src.lib.triton import dialect
+from jax._src.pallas.triton import lowering
+from jax._src.state import ReadEffect, WriteEffect
+from jax._src.state.discharge import register_discharge_rule
+from jax.extend import core
+
+tt = dialect
+tt_constructors: Any = dialect  # those in Python, which checkers take for the generated ones
+triton = lowering
+ModuleContext: Any = lowering.ModuleContext  # a function by itself needs neither grid nor module
+
+
+def register_access(
+    primitive: core.Primitive,
+    abstract_eval: Callable[..., Any],
+    meaning: Callable[..., Any],
+    *,
+    reads: bool = False,
+    writes: bool = False,
+) -> None:
+    """Tells jax what ``primitive`` does to the reference that is its first operand.
+
+    ``abstract_eval`` gives the abstract result (a list of them, where the primitive has several).
+    ``meaning`` takes the array behind the reference in its place. It returns the array afterwards
+    if the primitive ``writes``, the result if it ``reads``, and a pair of these if it does both.
+    """
+    effects: set[Any] = set()
+    if reads:
+        effects.add(ReadEffect(0))
+    if writes:
+        effects.add(WriteEffect(0))
+
+    def effectful(*operands: Any, **params: Any) -> tuple[Any, set[Any]]:
+        return abstract_eval(*operands, **params), effects
+
+    def discharge(*arguments: Any, **params: Any) -> tuple[Sequence[Any], Any]:
+        # Behind what jax passes first: a context, or two lists of abstract values in 0.10.
+        operands = arguments[1 if jax.__version_info__ >= (0, 11) else 2 :]
+        told = meaning(*operands, **params)
+        if reads and writes:
+            after, result = told
+        elif writes:
+            after, result = told, []
+        else:
+            after, result = operands[0], told
+        return (after, *[None] * (len(operands) - 1)), result
+
+    primitive.def_effectful_abstract_eval(effectful)
+    register_discharge_rule(primitive)(discharge)

@@ -1,0 +1,288 @@
+"""The choice of a cut for a shape: one function for each way to work through a row.
+
+    block                rows that fit a tile
+    lookback, serial     tiles of a row that several programs share
+    chain                the same, where every tile waits for its neighbour
+    parts                two passes over parts of a row
+    strips, tree, walks  reductions in one pass, level by level, and by resident programs
+
+A shape that brings a tile of its own is cut by that. The figures of a device are in a file of its
+kind; what is here holds for all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import jax
+
+from jscan.kernels.tuning import h100, h200
+from jscan.kernels.tuning.cut import Rule, Shape, Tuning, first_match, next_power_of_2
+from jscan.kernels.tuning.device import Device
+
+MEASURED = {"NVIDIA H200": h200.DEVICE, "NVIDIA H100 80GB HBM3": h100.DEVICE}
+
+
+@functools.cache
+def device() -> Device:
+    """The figures of the first GPU, or those of an H200 where there is no GPU.
+
+    Kernels are interpreted then, or lowered for another machine. A GPU that was not measured takes
+    the H200's, resized to its multiprocessors.
+    """
+    try:
+        gpu = jax.devices("gpu")[0]
+    except RuntimeError:
+        return h200.DEVICE
+    measured = MEASURED.get(gpu.device_kind)
+    return measured or h200.DEVICE.resized(getattr(gpu, "core_count", h200.DEVICE.processors))
+
+
+# --- one program a row --------------------------------------------------------------------------
+
+
+def longest_block(shape: Shape) -> int:
+    """The most elements of a row that fit a tile."""
+    return device().block_bytes // shape.width
+
+
+def block(shape: Shape) -> Tuning | None:
+    """The tile of whole rows, or None where a row does not fit."""
+    known = device()
+    length = next_power_of_2(shape.n)
+    if length > longest_block(shape):
+        return None
+    if shape.tile is not None:
+        return dataclasses.replace(shape.tile, length=length, strip=0)
+    lanes = 1
+    if shape.inner > 1:
+        lanes = min(next_power_of_2(shape.inner), 64)
+        while lanes > 2 and length * lanes * shape.width > known.block_bytes // 2:
+            lanes //= 2
+    rows = 1
+    if lanes >= shape.inner:
+        while rows * length * lanes < known.block_elements and rows < shape.outer:
+            rows *= 2
+    elements = rows * length * lanes
+    programs = -(-shape.outer // rows) * -(-shape.inner // lanes)
+    spread = programs < known.block_programs
+    warps = min(16, max(1, elements // 1024)) if spread else max(1, elements // 4096)
+    return Tuning(length=length, lanes=lanes, warps=warps, window=1, rows=rows)
+
+
+def suits_block(shape: Shape, tile: Tuning) -> bool:
+    """Whether block is better for a row that fits.
+
+    Not if its tiles are slivers of the lanes, nor for a lone segmented row of more than 4096
+    elements: short tiles scan it sooner, since few of them wait. Nor for a row that is longer than
+    the tile that the shape brings.
+    """
+    if shape.tile is not None:
+        return shape.n <= shape.tile.length
+    lone = shape.segmented and shape.outer * shape.inner == 1 and shape.n > 4096
+    return tile.lanes >= min(32, next_power_of_2(shape.inner)) and not lone
+
+
+# --- several programs a row ---------------------------------------------------------------------
+
+HEAVY = 40
+"""Operators of more equations than this take half the tile: a tile's program is unrolled, and would
+outgrow the instruction cache."""
+
+
+def lookback(shape: Shape) -> Tuning:
+    """The tile of a row that several programs share."""
+    if shape.tile is not None:
+        return shape.tile
+    if shape.inner > 1:
+        return _beside_lanes(shape)
+    rule = first_match(device().few, shape)
+    return _of_neighbours(shape, rule or _full(shape))
+
+
+def scatter(shape: Shape) -> Tuning:
+    """The tile of a scan that scatters what it finds.
+
+    Its stores need registers too: with 4096 positions it spills 1300 bytes (benchmarks/NOTES.md,
+    "Ranks, packing, conversions").
+    """
+    chosen = lookback(shape)
+    if shape.tile is not None or shape.inner > 1:
+        return chosen
+    return dataclasses.replace(chosen, length=min(chosen.length, 2048))
+
+
+def serial(shape: Shape) -> Tuning:
+    """The tile of a walk by single tiles: of one warp, since every warp would read for itself."""
+    return dataclasses.replace(_however_few(shape), window=1, warps=1)
+
+
+def chain(shape: Shape) -> Tuning:
+    """The tile of a row whose tiles wait for their neighbours: fat, because every one of them does.
+
+    A hop from tile to tile takes 0.4 µs, whatever its length: sum of 2^26, 16384 tiles 6.6 ms, 2048
+    tiles 1.06 ms (H200, 2026-11-22). Segments cut the chain.
+    """
+    tuned = _however_few(shape)
+    if shape.tile is not None or shape.segmented or shape.inner > 1:
+        return tuned
+    fat = 1
+    while fat < 8 and tuned.length * fat * 16 <= shape.n:
+        fat *= 2
+    return dataclasses.replace(tuned, length=tuned.length * fat, warps=fat)
+
+
+def _however_few(shape: Shape) -> Tuning:
+    """`lookback`, with a full tile however few elements there are."""
+    if shape.tile is not None or shape.inner > 1:
+        return lookback(shape)
+    return _of_neighbours(shape, _full(shape))
+
+
+def _of_neighbours(shape: Shape, rule: Rule) -> Tuning:
+    """The tile of a row whose elements are neighbours in memory."""
+    length = max(rule.length // 2, 256) if shape.equations > HEAVY else rule.length
+    return Tuning(length=length, lanes=1, warps=rule.warps, window=32 * rule.warps)
+
+
+def _full(shape: Shape) -> Rule:
+    """The tile where there are elements enough; for some shapes half of the table's."""
+    rule = first_match(device().full, shape)
+    assert rule is not None, "the last rule holds for every shape"
+    # Where tiles have rows enough to begin with, the way back is short, and small tiles hold fewer
+    # registers: (12288, 16384) affine 0.94 of copy speed with 1024 positions, 0.91 with 2048 (H200,
+    # 2026-11-22).
+    many_rows = shape.outer >= device().many_rows and shape.leaves == 2
+    # The last tile's accesses, one by one, are part of the kernel then (`Scan.on_tile`), and take
+    # registers: 253 of them with 2048 positions (benchmarks/NOTES.md, "Odd lengths").
+    odd_length = shape.segmented and shape.outer == 1 and shape.n % 8 != 0
+    if many_rows or odd_length:
+        return dataclasses.replace(rule, length=max(rule.length // 2, 256))
+    return rule
+
+
+def _beside_lanes(shape: Shape) -> Tuning:
+    """The tile of a row whose elements have other rows' between them in memory."""
+    lanes = min(32, next_power_of_2(shape.inner))
+    length = min(device().lane_elements // lanes // shape.words, 1024)
+    if shape.segmented or shape.equations > 4:
+        length //= 2
+    # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to
+    # go (benchmarks/NOTES.md, "The tile").
+    window = {32: 2, 16: 8}.get(lanes, 16)
+    return Tuning(length=max(length, 16), lanes=lanes, warps=1, window=window)
+
+
+# --- two passes ---------------------------------------------------------------------------------
+
+
+def suits_two_passes(shape: Shape, results: int) -> bool:
+    """Whether two passes are better than one: where operands stay in the cache between them."""
+    two_words = (shape.leaves, shape.width, results) == (2, 8, 1)
+    least, most = device().two_passes
+    few = least < shape.outer * shape.n <= most
+    return two_words and few and shape.inner == 1 and not shape.segmented
+
+
+def parts(shape: Shape) -> Tuning:
+    """The parts of a scan in two passes: their number depends on the shape and the device alone."""
+    if shape.tile is not None:
+        return dataclasses.replace(shape.tile, rows=1, strip=shape.tile.strip_or_tile)
+    lanes, warps, strip = 1, 1, 1024
+    if shape.inner > 1:
+        lanes = min(32, next_power_of_2(shape.inner))
+        strip = max(16, 1024 // lanes // shape.words)
+    else:
+        if shape.segmented:
+            warps, strip = 2, 512
+        if shape.width > 16:
+            strip = max(128, strip * 4 // shape.words)
+    return Tuning(_part(shape, lanes, strip), lanes, warps, 1, strip=strip)
+
+
+def _part(shape: Shape, lanes: int, strip: int) -> int:
+    """The length of a part, a multiple of the strip's: parts are as many as resident programs."""
+    columns = shape.outer * -(-shape.inner // lanes)
+    strips, parts = -(-shape.n // strip), max(1, device().programs // columns)
+    return -(-strips // parts) * strip
+
+
+# --- reductions ---------------------------------------------------------------------------------
+
+LEVEL = 16
+"""The fewest positions that a level reduces to one, or to two where there are segments."""
+
+ENTRIES = 8192
+"""So many entries of resident programs are one strip of one program; more, or entries of several
+lanes, are walked by one."""
+
+
+def strips(shape: Shape) -> Tuning:
+    """The tile of a reduction in one pass.
+
+    Tiles of more strips wait less, and too few programs leave multiprocessors idle.
+    """
+    if shape.tile is not None:
+        return shape.tile
+    if shape.inner > 1:
+        lanes = min(64, next_power_of_2(shape.inner))
+        strip = max(2, device().strip_elements // lanes // shape.words)
+        window = 2 if lanes > 16 else 8
+        most, least = 32 * strip, 8 * strip
+    else:
+        lanes, window = 1, 32
+        heavy = 2 if shape.equations > HEAVY else 1
+        strip = max(128, device().strip_elements // shape.words // heavy)
+        most, least = 8 * strip, strip
+    columns = shape.outer * -(-shape.inner // lanes)
+    length = most
+    while length > least and columns * -(-shape.n // length) < device().programs:
+        length //= 2
+    return Tuning(length=length, lanes=lanes, warps=1, window=window, strip=strip)
+
+
+def tree(shape: Shape) -> Tuning:
+    """The tile of a reduction in several levels: one strip."""
+    tuned = _level(shape)
+    length = tuned.strip_or_tile
+    return dataclasses.replace(tuned, length=length, rows=1, strip=length)
+
+
+def walks(shape: Shape) -> Tuning:
+    """The parts of a reduction by resident programs."""
+    tuned = _level(shape)
+    if shape.tile is not None:
+        return dataclasses.replace(tuned, rows=1, strip=tuned.strip_or_tile)
+    return dataclasses.replace(tuned, length=_part(shape, tuned.lanes, tuned.strip))
+
+
+def _level(shape: Shape) -> Tuning:
+    """The strip of a level: four times as long where there are no keys.
+
+    A warp of shorter ones has too few bytes under way: sum of 2^28 by resident programs 522 µs with
+    512 elements, 248 with 2048; by a tree 321 and 239 (H200, 2026-11-22).
+    """
+    tuned = strips(shape)
+    if shape.tile is not None:
+        return tuned
+    lanes, strip = tuned.lanes, tuned.strip
+    if shape.inner > 1:
+        # A tile leaves two entries, so that a strip of two would be no step forward.
+        strip = max(strip, LEVEL)
+        lanes = min(lanes, next_power_of_2(2**14 // (strip * shape.width)))
+    elif not shape.segmented:
+        strip = 4 * strip
+    return dataclasses.replace(tuned, strip=strip, lanes=lanes, length=max(tuned.length, strip))
+
+
+def entries(extent: int, tuned: Tuning) -> Tuning:
+    """The next level of a reduction, of so many entries a row, behind tiles that were ``tuned``."""
+    length = next_power_of_2(extent)
+    if tuned.strip == tuned.length:
+        fits = length <= tuned.length
+        return dataclasses.replace(tuned, length=length, strip=length) if fits else tuned
+    if tuned.lanes == 1 and length <= ENTRIES:
+        return Tuning(length, lanes=1, warps=max(1, length // 1024), window=1, strip=length)
+    strips = -(-extent // tuned.strip)
+    return dataclasses.replace(tuned, length=strips * tuned.strip)

@@ -1,0 +1,77 @@
+"""What a choice depends on, what is chosen, and the rules that lead from one to the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """The cut of a scan: rows, positions and lanes of a tile, warps a program, tiles a window.
+
+    Reductions, and scans in two passes, read a tile in strips of so many positions; 0 stands for
+    the whole tile.
+    """
+
+    length: int
+    lanes: int
+    warps: int
+    window: int
+    rows: int = 1
+    strip: int = 0
+
+    @property
+    def strip_or_tile(self) -> int:
+        """The positions that are read at once."""
+        return min(self.strip or self.length, self.length)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What a choice depends on: (outer, n, inner), and the operands of one element."""
+
+    outer: int
+    n: int
+    inner: int
+    width: int  # bytes of one element, over all leaves, in memory
+    leaves: int
+    segmented: bool
+    equations: int  # of the operator: what one combination costs
+    tile: Tuning | None = None  # the cut to take instead of a chosen one
+
+    @property
+    def words(self) -> int:
+        """The 32-bit words that an element takes, rounded up to a power of two."""
+        return next_power_of_2(max(self.width, 4)) // 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """The length and warps of a tile, for the shapes that meet all conditions."""
+
+    length: int
+    warps: int = 1
+    elements: int | None = None  # at most so many along all rows
+    widths: tuple[int, int] | None = None  # from so many bytes an element to so many
+    operands: tuple[tuple[int, int], ...] = ()  # one of these pairs of bytes and leaves an element
+    segmented: bool | None = None
+
+    def holds(self, shape: Shape) -> bool:
+        """Whether the shape meets the conditions."""
+        return (
+            (self.elements is None or shape.outer * shape.n <= self.elements)
+            and (self.widths is None or self.widths[0] <= shape.width <= self.widths[1])
+            and (not self.operands or (shape.width, shape.leaves) in self.operands)
+            and (self.segmented is None or shape.segmented == self.segmented)
+        )
+
+
+def first_match(rules: Sequence[Rule], shape: Shape) -> Rule | None:
+    """The first rule that holds."""
+    return next((rule for rule in rules if rule.holds(shape)), None)
+
+
+def next_power_of_2(n: int) -> int:
+    """The smallest power of two that is at least ``n``."""
+    return 1 << max(n - 1, 0).bit_length()

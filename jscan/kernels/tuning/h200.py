@@ -1,0 +1,65 @@
+"""NVIDIA H200, measured 2026-11-20 to 2026-11-22 with driver 580 and jax 0.11.2.
+
+The figures are in benchmarks/results/core-nvidia-h200.json; what was tried and rejected is in
+benchmarks/NOTES.md.
+"""
+
+from __future__ import annotations
+
+from jscan.kernels.tuning.cut import Rule
+from jscan.kernels.tuning.device import Device
+
+DEVICE = Device(
+    processors=132,
+    # Full tiles would be too few to fill the device, and a tile's own time shows; more warps
+    # shorten it (NOTES.md, "Few elements": within 8 % of the best cut of each). Elements of more
+    # than 16 bytes would not fit the registers.
+    few=(
+        Rule(512, elements=2**19, segmented=True),
+        Rule(1024, elements=2**20, segmented=True),
+        Rule(2048, elements=2**17, widths=(1, 4), segmented=False),
+        Rule(4096, warps=4, elements=2**19, widths=(1, 4), segmented=False),
+        Rule(512, elements=2**15, widths=(5, 8), segmented=False),
+        Rule(1024, warps=2, elements=2**17, widths=(5, 8), segmented=False),
+        Rule(2048, warps=4, elements=2**18, widths=(5, 8), segmented=False),
+        Rule(4096, warps=4, elements=2**20, widths=(5, 8), segmented=False),
+        Rule(512, warps=2, elements=2**15, widths=(9, 16), segmented=False),
+        Rule(1024, warps=4, elements=2**17, widths=(9, 16), segmented=False),
+        Rule(2048, warps=4, elements=2**18, widths=(9, 16), segmented=False),
+        Rule(4096, warps=4, elements=2**20, widths=(9, 16), segmented=False),
+    ),
+    full=(
+        # One leaf, and the operands of the benchmarks: the best of several cuts each (NOTES.md,
+        # "The tile state" and "Where it stands, and why"). Flags take registers, so that segmented
+        # tiles are half as long.
+        Rule(8192, operands=((1, 1),), segmented=False),
+        Rule(4096, operands=((2, 1), (4, 1)), segmented=False),
+        Rule(2048, operands=((8, 1), (8, 2)), segmented=False),
+        Rule(1024, operands=((12, 3), (16, 2)), segmented=False),
+        Rule(2048, operands=((1, 1), (2, 1), (4, 1)), segmented=True),
+        Rule(1024, operands=((8, 1), (8, 2)), segmented=True),
+        # Other operands were not measured, and take half: a tile that spills costs more than one
+        # that is short.
+        Rule(2048, widths=(1, 4), segmented=False),
+        Rule(1024, widths=(5, 8), segmented=False),
+        Rule(512, widths=(9, 16), segmented=False),
+        Rule(1024, widths=(1, 4), segmented=True),
+        Rule(512, widths=(5, 8), segmented=True),
+        Rule(256),
+    ),
+    many_rows=256,
+    # 128 × 32 elements 0.79 of copy speed, 64 × 64 0.78, 32 × 128 and 256 × 16 0.63 (NOTES.md, "The
+    # tile").
+    lane_elements=4096,
+    block_bytes=32768,
+    # Rows of 64: 0.98 of copy speed with 512 elements, 0.96 with 4096 (NOTES.md, "The tile").
+    block_elements=512,
+    block_programs=264,  # two on each multiprocessor
+    # Sixteen on each multiprocessor (NOTES.md, "Two passes").
+    programs=2112,
+    # 256 elements 0.91 of copy speed, 512 0.96, 1024 0.94 (NOTES.md, "Segment reductions").
+    strip_elements=512,
+    # One of two results of the affine operator, 2^22: 18.6 µs in two passes, 20.8 in one; both
+    # results 25.4 and 22.9. 2^22 elements of 8 bytes are 32 of the cache's 50 MiB.
+    two_passes=(2**19, 2**22),
+)

@@ -1,0 +1,286 @@
+"""The five primitives, the functions that bind them, and the settings that are read then.
+
+Their rules are in `jscan.rules`, which the package imports. Nothing here knows what a primitive is
+compiled to or how it is differentiated, so that a rule can import this module and bind primitives
+itself.
+
+The operands of a primitive have one rank. Each of their dimensions is full size, or 1 where it is
+shared, which is never copied; the axis that is worked along is full size in all of them. Two static
+parameters are read from the context in which a primitive is bound:
+
+    interpret   whether its kernels run interpreted, on any platform
+    tile        how its kernels cut their operands; None leaves the choice to `jscan.kernels`.
+                ``locate_p`` has no such parameter, since its kernel has one cut
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from jscan import extent, heads, meshes
+from jscan.combine import Combine
+from jscan.derivatives.components import Component
+
+T = TypeVar("T")
+
+
+def _primitive(name: str) -> core.Primitive:
+    primitive = core.Primitive(name)
+    primitive.multiple_results = True
+    return primitive
+
+
+scan_p = _primitive("jscan_scan")
+"""Every scan.
+
+Operands: the K leaves, then head flags where ``segmented``.
+Results: the leaves that ``used`` names, at full size, in the dtypes of the leaves.
+Parameters:
+
+    combine     the operator, as data
+    axis        the axis that is scanned
+    reverse     whether the scan runs from the end
+    exclusive   whether results hold what comes before their elements
+    segmented   whether there are head flags
+    used        for each leaf, whether its result is wanted
+    method      "auto", "xla" or the name of a strategy
+    compact     whether it may take longer on a CPU to keep little besides its results
+"""
+
+reduce_p = _primitive("jscan_reduce")
+"""Every reduction.
+
+Operands: the K leaves, then the descriptor of segments unless ``kind`` is "whole".
+Results: the leaves, with ``num_segments`` elements along the axis.
+Parameters: ``combine``, ``axis`` and ``method`` as in ``scan_p``, ``num_segments``, and the
+``kind`` of descriptor:
+
+    ids      the segment of each element is its id, and what lies outside [0, num_segments) is
+             dropped. Equal ids must be neighbours
+    flags    head flags; segments are numbered from 0
+    runs     a segment is a run of equal values; segments are numbered from 0
+    offsets  int32, one more than there are segments: where each begins and the last one ends; from
+             0, never decreasing. What lies behind the last is a segment of its own
+    whole    one segment, no descriptor
+"""
+
+tangent_p = _primitive("jscan_tangent")
+"""The recurrence of a `jscan.derivatives.components.Component`, forwards or transposed.
+
+Operands: the values and elements that the component's matrices read, then what comes in, in which
+the recurrence is linear, then head flags where ``segmented``. Forwards, tangents come in and those
+of the states are the results. Transposed, cotangents of the states come in and those of the
+tangents are the results.
+Results: at full size, in ``dtypes``.
+Parameters: the ``component``; ``axis``, ``reverse``, ``exclusive``, ``segmented`` and ``method`` of
+the scan whose derivative it is; ``transposed``; and ``dtypes``. Where the scan is exclusive, the
+values among the operands are those of the position before already.
+"""
+
+rank_p = _primitive("jscan_rank")
+"""Marked elements, counted along an axis.
+
+Operands: the marks and, for "order", how many elements of each row are unmarked, in the marks'
+shape with 1 along the axis.
+Result: int32, ``size`` long along the ``axis``. ``emit`` says what it holds:
+
+    before    how many marked elements come before each element (behind it, if ``reverse``)
+    number    how many marked elements there are up to each element, less one
+    places    the places of the marked elements, in order, then n
+    order     the places of the unmarked elements, then those of the marked ones
+
+``source`` says what is marked: where a "mask" is not zero; where head "flags" are not zero, and the
+first element in any case; where a value begins one of the "runs" of equal values.
+"""
+
+locate_p = _primitive("jscan_locate")
+"""The segment that each position is in, from where segments begin.
+
+Operand: int32 of shape ``(..., count + 1)``, which begins with 0 along its last axis and does not
+decrease.
+Result: ``n`` elements along that axis. ``emit`` says what they are: "ids", the segment of each
+position in int32, ``count`` at and behind the last bound; or "flags", head flags as booleans.
+"""
+
+# Both are in the keys of JAX's caches, so that a function traced in another context is traced anew.
+_interpret = jax.make_user_context(False)
+_tile = jax.make_user_context(None)
+
+
+@contextlib.contextmanager
+def interpreted() -> Iterator[None]:
+    """Makes primitives that are bound in this context run their kernels interpreted."""
+    with _interpret(True):
+        yield
+
+
+@contextlib.contextmanager
+def tiled(tile: Hashable) -> Iterator[None]:
+    """Makes kernels of primitives that are bound in this context cut operands by ``tile``.
+
+    It is a `Tuning` of `jscan.kernels`, or None for the choice of the kernels.
+    """
+    with _tile(tile):
+        yield
+
+
+@contextlib.contextmanager
+def settings_of(params: Mapping[str, Any]) -> Iterator[None]:
+    """Binds primitives in this context with the settings of one that has these parameters."""
+    with _interpret(params["interpret"]), _tile(params.get("tile")):
+        yield
+
+
+def _settings() -> dict[str, Any]:
+    return {"interpret": _interpret.value, "tile": _tile.value}
+
+
+def joined(leaves: Sequence[jax.Array], described: jax.Array | None) -> list[jax.Array]:
+    """Operands from leaves and what describes their segments, if anything does."""
+    return [*leaves] if described is None else [*leaves, described]
+
+
+def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None]:
+    """The leaves among operands, and what describes their segments, if anything does."""
+    return ([*operands[:-1]], operands[-1]) if is_described else ([*operands], None)
+
+
+def scan(
+    leaves: Sequence[jax.Array],
+    flags: jax.Array | None,
+    *,
+    combine: Combine,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    method: str,
+) -> list[jax.Array]:
+    """Bind ``scan_p``, for all results."""
+    if exclusive and combine.identity is None:
+        raise ValueError("an exclusive scan needs an operator with an identity")
+    results: list[jax.Array] = scan_p.bind(
+        *extent.vary_alike(joined(leaves, flags)),
+        combine=combine,
+        axis=axis,
+        reverse=reverse,
+        exclusive=exclusive,
+        segmented=flags is not None,
+        used=(True,) * len(leaves),
+        method=method,
+        compact=False,
+        **_settings(),
+    )
+    return results
+
+
+def reduce(
+    leaves: Sequence[jax.Array],
+    descriptor: jax.Array | None,
+    *,
+    combine: Combine,
+    axis: int,
+    kind: str,
+    num_segments: int,
+    method: str,
+) -> list[jax.Array]:
+    """Bind ``reduce_p``."""
+    results: list[jax.Array] = reduce_p.bind(
+        *extent.vary_alike(joined(leaves, descriptor)),
+        combine=combine,
+        axis=axis,
+        kind=kind,
+        num_segments=num_segments,
+        method=method,
+        **_settings(),
+    )
+    return results
+
+
+def tangent(
+    known: Sequence[jax.Array],
+    linear: Sequence[jax.Array],
+    flags: jax.Array | None,
+    *,
+    component: Component,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    transposed: bool,
+    dtypes: tuple[np.dtype[Any], ...],
+    method: str,
+) -> list[jax.Array]:
+    """Bind ``tangent_p``."""
+    results: list[jax.Array] = tangent_p.bind(
+        *extent.vary_alike(joined([*known, *linear], flags)),
+        component=component,
+        axis=axis,
+        reverse=reverse,
+        exclusive=exclusive,
+        transposed=transposed,
+        segmented=flags is not None,
+        dtypes=dtypes,
+        method=method,
+        **_settings(),
+    )
+    return results
+
+
+def rank(
+    marks: jax.Array,
+    *,
+    axis: int,
+    emit: str,
+    source: str = "mask",
+    reverse: bool = False,
+    size: int | None = None,
+) -> jax.Array:
+    """Bind ``rank_p``; ``size`` may be more than there are elements."""
+    extent.check_places("jscan", "marks", marks, axis)
+    n = marks.shape[axis]
+    length = n if size is None else size
+
+    def run(marks: jax.Array) -> jax.Array:
+        # Kernels write no more words than there are elements.
+        head = _bind_rank(
+            marks, axis=axis, emit=emit, source=source, reverse=reverse, size=min(length, n)
+        )
+        if length <= n:
+            return head
+        shape = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
+        return lax.concatenate([head, lax.full(shape, np.int32(n))], axis)
+
+    dimensions = meshes.instead_of(axis) if emit == "places" else meshes.same
+    result: jax.Array = meshes.automatically(run, marks, like=[marks], dimensions=dimensions)
+    return result
+
+
+def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.Array:
+    operands = [marks]
+    if emit == "order":
+        unmarked = jnp.sum(~heads.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
+        operands.append(unmarked)
+    [result] = rank_p.bind(
+        *extent.vary_alike(operands), axis=axis, emit=emit, **params, **_settings()
+    )
+    return result
+
+
+def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
+    """Bind ``locate_p``."""
+
+    def run(bounds: jax.Array) -> jax.Array:
+        [result] = locate_p.bind(bounds, n=n, emit=emit, interpret=_interpret.value)
+        return result
+
+    result: jax.Array = meshes.automatically(
+        run, bounds, like=[bounds], dimensions=meshes.instead_of(bounds.ndim - 1)
+    )
+    return result

@@ -1,0 +1,197 @@
+"""What the rules of all primitives share, and the place where JAX is told of them.
+
+A primitive is lowered to one of its forms, functions of arrays with the parameters as keywords:
+
+    CUDA, or interpreted on any platform    `in_kernels`; where it finds no kernel, `plain`
+    a CPU                                   `on_cpu` where there is one, else `plain`
+    any other platform                      `plain`
+
+Outside ``jit`` a primitive is compiled by itself, once for its parameters and shapes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.core import ShapedArray
+from jax.extend import core
+from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
+from jax.sharding import AbstractMesh, use_abstract_mesh
+
+from jscan import primitives, versions
+from jscan.derivatives.tangents import Tangent
+
+Form: TypeAlias = Callable[..., list[jax.Array]]
+"""From a primitive's operands, and its parameters as keywords, to its results."""
+
+
+class NoKernel(Exception):
+    """The reason why no kernel can run, raised by a form in kernels."""
+
+
+def register(
+    primitive: core.Primitive,
+    *,
+    name: str,
+    abstract_eval: Callable[..., list[ShapedArray]],
+    plain: Form,
+    in_kernels: Form,
+    on_cpu: Form | None = None,
+    batch: Callable[..., tuple[list[jax.Array], list[int]]] | None = None,
+    jvp: Callable[..., tuple[list[jax.Array], list[Tangent]]] | None = None,
+    transpose: Callable[..., list[Any]] | None = None,
+    dce: Callable[..., tuple[list[bool], core.JaxprEqn | None]] | None = None,
+) -> None:
+    """Tell JAX the rules of ``primitive``.
+
+    Args:
+      primitive: an object of `jscan.primitives`.
+      name: what errors call it.
+      abstract_eval: the abstract values of the results.
+      plain: the form in plain JAX.
+      in_kernels: the form in kernels, which raises `NoKernel` where none can run.
+      on_cpu: the form for CPUs, if they have one of their own.
+      batch: the rule of ``vmap``, if it is not `batched`.
+      jvp: results and tangents from primals and tangents, if it can be differentiated.
+      transpose: cotangents of the operands from those of the results, if it can be linear.
+      dce: what is left of an equation some of whose results are used.
+    """
+    primitive.def_impl(functools.partial(_run, primitive))
+    primitive.def_abstract_eval(abstract_eval)
+    on_cuda = functools.partial(
+        _lower_to_kernels, functools.partial(_chosen, name, in_kernels, plain)
+    )
+    mlir.register_lowering(primitive, on_cuda, platform="cuda")
+    mlir.register_lowering(primitive, functools.partial(_lower, plain, on_cuda))
+    if on_cpu is not None:
+        mlir.register_lowering(
+            primitive, functools.partial(_lower, on_cpu, on_cuda), platform="cpu"
+        )
+    batching.primitive_batchers[primitive] = batch or functools.partial(batched, primitive)
+    if jvp is not None:
+        ad.primitive_jvps[primitive] = _with_settings(jvp)
+    if transpose is not None:
+        ad.primitive_transposes[primitive] = _with_settings(transpose)
+    if dce is not None:
+        pe.dce_rules[primitive] = dce
+
+
+def _run(primitive: core.Primitive, *operands: jax.Array, **params: Any) -> list[jax.Array]:
+    # Under disable_jit the compiled function would come back here.
+    with jax.disable_jit(False):
+        return _compiled(primitive, tuple(sorted(params.items())))(*operands)
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(
+    primitive: core.Primitive, params: tuple[tuple[str, Any], ...]
+) -> Callable[..., list[jax.Array]]:
+    def call(*operands: jax.Array) -> list[jax.Array]:
+        results: list[jax.Array] = primitive.bind(*operands, **dict(params))
+        return results
+
+    call.__name__ = primitive.name
+    return jax.jit(call)
+
+
+def _chosen(
+    name: str, in_kernels: Form, plain: Form, *operands: jax.Array, **params: Any
+) -> list[jax.Array]:
+    """The results by a kernel, or in plain JAX if none can run and no method is named."""
+    method = params.get("method", "auto")
+    if method != "xla":
+        try:
+            return in_kernels(*operands, **params)
+        except NoKernel as reason:
+            if method != "auto":
+                message = f"jscan: method={method!r} cannot run this {name}: {reason}"
+                raise ValueError(message) from None
+    return plain(*operands, **params)
+
+
+def _lower_to_kernels(
+    form: Form, ctx: mlir.LoweringRuleContext, *operands: Any, **params: Any
+) -> Sequence[Any]:
+    """Lower a form with kernels for one device, since a kernel knows nothing of meshes."""
+    current = jax.sharding.get_abstract_mesh()
+    empty = AbstractMesh((), (), abstract_device=current.abstract_device)
+    with use_abstract_mesh(empty), _as_traced(ctx, params), versions.lowering_kernels():
+        local = ctx.replace(avals_in=_local(ctx.avals_in), avals_out=_local(ctx.avals_out))
+        return mlir.lower_fun(form, multiple_results=True)(local, *operands, **params)
+
+
+def _local(avals: Sequence[Any]) -> list[ShapedArray]:
+    return [ShapedArray(aval.shape, aval.dtype) for aval in avals]
+
+
+def _lower(
+    form: Form,
+    on_cuda: Callable[..., Any],
+    ctx: mlir.LoweringRuleContext,
+    *operands: Any,
+    **params: Any,
+) -> Sequence[Any]:
+    """Lower a form without kernels, unless they are to be interpreted."""
+    if params["interpret"]:
+        return on_cuda(ctx, *operands, **params)
+    method = params.get("method", "auto")
+    if method not in ("auto", "xla"):
+        raise ValueError(
+            f"jscan: method={method!r} needs a CUDA GPU, and this call is being compiled for "
+            "another platform; use method='auto' or method='xla' there"
+        )
+    with _as_traced(ctx, params):
+        return mlir.lower_fun(form, multiple_results=True)(ctx, *operands, **params)
+
+
+@contextlib.contextmanager
+def _as_traced(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Iterator[None]:
+    """The context in which a primitive was bound, for what its form traces and binds in turn.
+
+    64-bit types are on where an operand has one.
+    """
+    dtypes = [aval.dtype for aval in _local(ctx.avals_in)]
+    wide = any(dtype.itemsize >= 8 and dtype.name != "complex64" for dtype in dtypes)
+    with primitives.settings_of(params), jax.enable_x64(True) if wide else contextlib.nullcontext():
+        yield
+
+
+def _with_settings(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that binds with the settings of the primitive whose rule it is."""
+
+    @functools.wraps(rule)
+    def ruled(*args: Any, **params: Any) -> Any:
+        with primitives.settings_of(params):
+            return rule(*args, **params)
+
+    return ruled
+
+
+def batched(
+    primitive: core.Primitive,
+    operands: Sequence[jax.Array],
+    dims: Sequence[int | None],
+    *,
+    axis: int,
+    **params: Any,
+) -> tuple[list[jax.Array], list[int]]:
+    """Bind with the batch dimension in one place, of size 1 where an operand is unmapped."""
+    places = {d for d in dims if d is not None}
+    place = places.pop() if len(places) == 1 else 0
+    aligned = [
+        lax.expand_dims(x, (place,))
+        if d is None
+        else jnp.moveaxis(x, d, place)
+        if d != place
+        else x
+        for x, d in zip(operands, dims, strict=True)
+    ]
+    results = primitive.bind(*aligned, axis=axis + (place <= axis), **params)
+    return results, [place] * len(results)

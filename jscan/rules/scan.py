@@ -1,0 +1,161 @@
+"""The rules of ``scan_p``."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import jax
+from jax.core import ShapedArray
+from jax.extend import core
+from jax.interpreters import ad
+
+from jscan import extent
+from jscan.combine import Combine
+from jscan.derivatives import transposition
+from jscan.derivatives.scan_jvp import scan_jvp
+from jscan.derivatives.tangents import Tangent, summed_to
+from jscan.plain.chunks import scan_in_chunks
+from jscan.plain.scan import scan_in_plain_jax
+from jscan.primitives import joined, parted, scan_p
+from jscan.rules import base
+
+
+def scan_abstract_eval(
+    *avals: ShapedArray, combine: Combine, segmented: bool, used: tuple[bool, ...], **_: Any
+) -> list[ShapedArray]:
+    """The used leaves at full size, which vary over the same mesh axes as before."""
+    shape = extent.full_shape(avals)
+    leaves, _flags = parted(avals, segmented)
+    dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    return [
+        leaf.update(shape=shape, dtype=dtype, weak_type=False)
+        for leaf, dtype, is_used in zip(leaves, dtypes, used, strict=True)
+        if is_used
+    ]
+
+
+def scan_in_kernels(
+    *operands: jax.Array,
+    combine: Combine,
+    axis: int,
+    exclusive: bool,
+    segmented: bool,
+    method: str,
+    tile: Hashable,
+    compact: bool,
+    **params: Any,
+) -> list[jax.Array]:
+    """The scan by the kernels of a strategy."""
+    del compact
+    # Pallas takes seconds to import, and only GPU programs need it.
+    from jscan import kernels
+
+    leaves, flags = parted(operands, segmented)
+    leaves = extent.at_full_size(leaves, extent.full_shape(operands))
+    how: dict[str, Any] = {"combine": combine, "axis": axis, "exclusive": exclusive}
+    how |= {"method": method, "tile": tile}
+    reason = kernels.why_not(leaves, **how)
+    if reason is not None:
+        raise base.NoKernel(reason)
+    return kernels.scan(leaves, flags, **how, **params)
+
+
+def scan_on_cpu(*operands: jax.Array, compact: bool, **params: Any) -> list[jax.Array]:
+    """The scan in plain JAX, in chunks if it is to keep little besides its results."""
+    form = scan_in_chunks if compact else scan_in_plain_jax
+    return form(*operands, **params)
+
+
+def scan_transpose(
+    cotangents: Sequence[Tangent], *operands: Any, combine: Combine, **params: Any
+) -> list[Any]:
+    """The sum from the other end for a sum, and the transpose of its tangents for another scan."""
+    params["combine"] = combine
+    moving = transposition.undefined(operands)
+    wanted = tuple(i for i, is_used in enumerate(params["used"]) if is_used)
+    transposition.check_linear("scan", combine, moving, wanted, identity=params["exclusive"])
+    if combine.is_sum:
+        return _transposed_sum(cotangents, *operands, **params)
+    return transposition.by_tangents(scan_in_plain_jax, scan_jvp, cotangents, operands, **params)
+
+
+def _transposed_sum(
+    cotangents: Sequence[Tangent],
+    *operands: Any,
+    combine: Combine,
+    reverse: bool,
+    segmented: bool,
+    used: tuple[bool, ...],
+    **params: Any,
+) -> list[Any]:
+    """The sums of cotangents from the other end, which restart in each segment all the same."""
+    leaves, flags = parted(operands, segmented)
+    outputs = [i for i, is_used in enumerate(used) if is_used]
+    given = {i: c for i, c in zip(outputs, cotangents, strict=True) if not isinstance(c, ad.Zero)}
+    back: dict[int, jax.Array] = {}
+    if given:
+        part = combine if len(given) == combine.num_leaves else combine.restrict(list(given))
+        summed = scan_p.bind(
+            *joined([*given.values()], flags),
+            combine=part,
+            reverse=not reverse,
+            segmented=segmented,
+            used=(True,) * len(given),
+            **params,
+        )
+        back = dict(zip(given, summed, strict=True))
+    results: list[Any] = []
+    for i, leaf in enumerate(leaves):
+        if not ad.is_undefined_primal(leaf):
+            results.append(None)
+        elif i in back:
+            results.append(summed_to(back[i], leaf.aval))
+        else:
+            results.append(ad.Zero(leaf.aval))
+    return [*results, None] if segmented else results
+
+
+def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core.JaxprEqn | None]:
+    """Drop results that nobody uses, then leaves that no remaining result depends on."""
+    # jax 0.12 passes which inputs are live between the two arguments it always passed.
+    eqn: core.JaxprEqn = rest[-1]
+    num_operands = len(eqn.invars)
+    if not any(used_outputs):
+        return [False] * num_operands, None
+    if all(used_outputs):
+        return [True] * num_operands, eqn
+    combine: Combine = eqn.params["combine"]
+    outputs = [i for i, is_used in enumerate(eqn.params["used"]) if is_used]
+    wanted = [i for i, is_wanted in zip(outputs, used_outputs, strict=True) if is_wanted]
+    kept = combine.closure(wanted)
+    flags = [combine.num_leaves] if eqn.params["segmented"] else []
+    avals: list[Any] = [v.aval for v in eqn.invars]
+    if extent.full_shape([avals[i] for i in [*kept, *flags]]) != extent.full_shape(avals):
+        # The leaves kept are shared by a batch whose size only the dropped ones carry.
+        kept = list(range(combine.num_leaves))
+    kept_operands = {*kept, *flags}
+    params = dict(
+        eqn.params,
+        combine=combine if len(kept) == combine.num_leaves else combine.restrict(kept),
+        used=tuple(i in wanted for i in kept),
+    )
+    used_inputs = [i in kept_operands for i in range(num_operands)]
+    return used_inputs, eqn.replace(
+        invars=[v for v, is_used in zip(eqn.invars, used_inputs, strict=True) if is_used],
+        outvars=[v for v, is_used in zip(eqn.outvars, used_outputs, strict=True) if is_used],
+        params=params,
+    )
+
+
+base.register(
+    scan_p,
+    name="scan",
+    abstract_eval=scan_abstract_eval,
+    plain=scan_in_plain_jax,
+    in_kernels=scan_in_kernels,
+    on_cpu=scan_on_cpu,
+    jvp=scan_jvp,
+    transpose=scan_transpose,
+    dce=scan_dce,
+)

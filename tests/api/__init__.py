@@ -1,0 +1,1 @@
+"""What the public functions compute, for every operator, dtype, axis and form."""

@@ -1,0 +1,167 @@
+"""What is public: every name, with the text of its signature.
+
+A change here is a change of what people call: CHANGELOG.md says so, too.
+"""
+
+from __future__ import annotations
+
+SIGNATURES = {
+    "jscan.Segments": "class",
+    "jscan.associative_scan": (
+        "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', reverse: 'bool' = False, "
+        "axis: 'int' = 0, *, exclusive: 'bool' = False, identity: 'Any' = None, "
+        "segments: 'Any' = None, method: 'str' = 'auto') -> 'Any'"
+    ),
+    "jscan.cumlogsumexp": (
+        "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
+        "exclusive: 'bool' = False, segments: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.cummax": (
+        "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
+        "exclusive: 'bool' = False, segments: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.cummin": (
+        "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
+        "exclusive: 'bool' = False, segments: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.cumprod": (
+        "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
+        "exclusive: 'bool' = False, segments: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.cumsum": (
+        "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
+        "exclusive: 'bool' = False, segments: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.distribute": (
+        "(x: 'Any', axis: 'int' = 0, *, segments: 'Any' = None, reverse: 'bool' = False) -> 'Any'"
+    ),
+    "jscan.enumerate": (
+        "(mask: 'Any', axis: 'int' = 0, *, reverse: 'bool' = False, "
+        "segments: 'Any' = None) -> 'jax.Array'"
+    ),
+    "jscan.linear_recurrence": (
+        "(a: 'Any', b: 'Any', h0: 'Any' = None, *, axis: 'int' = 0, "
+        "reverse: 'bool' = False, segments: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.networks": "module",
+    "jscan.operators": "module",
+    "jscan.pack": (
+        "(x: 'Any', mask: 'Any', *, size: 'int | None' = None, fill_value: 'Any' = 0) -> 'Any'"
+    ),
+    "jscan.reduce": (
+        "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
+        "identity: 'Any' = None, segments: 'Any' = None, "
+        "num_segments: 'int | None' = None, method: 'str' = 'auto') -> 'Any'"
+    ),
+    "jscan.segment_max": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
+        "bucket_size: 'int | None' = None, "
+        "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
+        "out_sharding: 'Any' = None, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_min": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
+        "bucket_size: 'int | None' = None, "
+        "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
+        "out_sharding: 'Any' = None, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_prod": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
+        "bucket_size: 'int | None' = None, "
+        "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
+        "out_sharding: 'Any' = None, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_sum": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
+        "bucket_size: 'int | None' = None, "
+        "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
+        "out_sharding: 'Any' = None, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.split": "(x: 'Any', mask: 'Any', axis: 'int' = 0) -> 'Any'",
+    "jscan.split_and_segment": (
+        "(x: 'Any', mask: 'Any', segments: 'Any', axis: 'int' = 0) -> 'tuple[Any, Segments]'"
+    ),
+    "jscan.networks.brent_kung": (
+        "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
+        "reverse: 'bool' = False) -> 'Any'"
+    ),
+    "jscan.networks.depth": (
+        "(network: 'Callable[..., Any]', n: 'int', *, slack: 'int' = 0) -> 'int'"
+    ),
+    "jscan.networks.han_carlson": (
+        "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
+        "reverse: 'bool' = False) -> 'Any'"
+    ),
+    "jscan.networks.hockney_jesshope": (
+        "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
+        "reverse: 'bool' = False) -> 'Any'"
+    ),
+    "jscan.networks.kogge_stone": (
+        "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
+        "reverse: 'bool' = False) -> 'Any'"
+    ),
+    "jscan.networks.ladner_fischer": (
+        "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
+        "reverse: 'bool' = False, slack: 'int' = 0) -> 'Any'"
+    ),
+    "jscan.networks.levels": (
+        "(network: 'Callable[..., Any]', n: 'int', *, slack: 'int' = 0) -> 'list[wires.Level]'"
+    ),
+    "jscan.networks.size": (
+        "(network: 'Callable[..., Any]', n: 'int', *, slack: 'int' = 0) -> 'int'"
+    ),
+    "jscan.networks.sklansky": (
+        "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
+        "reverse: 'bool' = False) -> 'Any'"
+    ),
+    "jscan.operators.Affine": (
+        "class(name: 'str', combine: 'Callable[[jax.Array, jax.Array], jax.Array]', "
+        "neutral: 'Callable[[np.dtype], Any]') -> None"
+    ),
+    "jscan.operators.Operator": (
+        "class(name: 'str', combine: 'Callable[[jax.Array, jax.Array], jax.Array]', "
+        "neutral: 'Callable[[np.dtype], Any]') -> None"
+    ),
+    "jscan.operators.add": "Operator 'add'(a: 'Any', b: 'Any') -> 'Any'",
+    "jscan.operators.affine": "Affine 'affine'(a: 'Any', b: 'Any') -> 'Any'",
+    "jscan.operators.bitwise_and": "Operator 'bitwise_and'(a: 'Any', b: 'Any') -> 'Any'",
+    "jscan.operators.bitwise_or": "Operator 'bitwise_or'(a: 'Any', b: 'Any') -> 'Any'",
+    "jscan.operators.bitwise_xor": "Operator 'bitwise_xor'(a: 'Any', b: 'Any') -> 'Any'",
+    "jscan.operators.logaddexp": "Operator 'logaddexp'(a: 'Any', b: 'Any') -> 'Any'",
+    "jscan.operators.max": "Operator 'max'(a: 'Any', b: 'Any') -> 'Any'",
+    "jscan.operators.min": "Operator 'min'(a: 'Any', b: 'Any') -> 'Any'",
+    "jscan.operators.mul": "Operator 'mul'(a: 'Any', b: 'Any') -> 'Any'",
+    "jscan.Segments.flags": "property(self) -> 'jax.Array'",
+    "jscan.Segments.from_flags": "classmethod(cls, flags: 'Any') -> 'Segments'",
+    "jscan.Segments.from_ids": "classmethod(cls, ids: 'Any') -> 'Segments'",
+    "jscan.Segments.from_lengths": (
+        "classmethod(cls, lengths: 'Any', total: 'int | None' = None) -> 'Segments'"
+    ),
+    "jscan.Segments.from_offsets": (
+        "classmethod(cls, offsets: 'Any', total: 'int | None' = None) -> 'Segments'"
+    ),
+    "jscan.Segments.ids": "property(self) -> 'jax.Array'",
+    "jscan.Segments.lengths": "(self, num_segments: 'int | None' = None) -> 'jax.Array'",
+    "jscan.Segments.num_segments": "property(self) -> 'int | None'",
+    "jscan.Segments.offsets": "(self, num_segments: 'int | None' = None) -> 'jax.Array'",
+    "jscan.Segments.tree_flatten": ("(self) -> 'tuple[tuple[Any, ...], tuple[str, int | None]]'"),
+    "jscan.Segments.tree_unflatten": (
+        "classmethod(cls, aux: 'tuple[str, int | None]', children: 'tuple[Any, ...]') -> 'Segments'"
+    ),
+    "jscan.operators.Affine.identities": ("(self, dtypes: 'Sequence[Any]') -> 'tuple[Any, ...]'"),
+    "jscan.operators.Affine.identity": "(self, dtype: 'Any') -> 'tuple[Any, Any]'",
+    "jscan.operators.Affine.takes": "(self, dtype: 'Any') -> 'bool'",
+    "jscan.operators.Operator.identities": ("(self, dtypes: 'Sequence[Any]') -> 'tuple[Any, ...]'"),
+    "jscan.operators.Operator.identity": "(self, dtype: 'Any') -> 'Any'",
+    "jscan.operators.Operator.takes": "(self, dtype: 'Any') -> 'bool'",
+}

@@ -1,0 +1,1 @@
+"""The benchmarks, which are a package of their own beside jscan."""

@@ -1,0 +1,1 @@
+"""Derivatives of the public functions: values, orders, memory and cost."""

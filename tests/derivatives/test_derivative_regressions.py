@@ -1,0 +1,202 @@
+"""Mistakes that were made once in derivatives."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jscan
+from jscan import primitives
+from jscan.kernels import tuning
+
+
+def halves(x, y):
+    """Adds real parts and takes the greater imaginary part: no derivative of a complex function."""
+    return lax.complex(x.real + y.real, jnp.maximum(x.imag, y.imag))
+
+
+@jax.custom_vjp
+def halves_with_a_rule(x, y):
+    return halves(x, y)
+
+
+halves_with_a_rule.defvjp(
+    lambda x, y: (halves(x, y), (x, y)), lambda kept, g: jax.vjp(halves, *kept)[1](g)
+)
+
+
+@pytest.mark.parametrize("fn", [halves, halves_with_a_rule])
+def test_what_is_real_linear_only_is_no_complex_slope(fn):
+    z = np.array([1 + 2j, 0.5 + 1j, -1 + 3j, 2 + 0.1j], np.complex64)
+
+    def gradient(scan):
+        def loss(z):
+            y = scan(fn, z)
+            return jnp.sum(y.real * jnp.arange(4, dtype=jnp.float32) + jnp.cos(y.imag))
+
+        return jax.grad(loss)(z)
+
+    np.testing.assert_allclose(
+        gradient(jscan.associative_scan), gradient(lax.associative_scan), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_axes_beyond_32_bits_have_gradients():
+    """Positions were counted in 32 bits, and the sizes did not fit."""
+    x = jax.ShapeDtypeStruct((2**31 + 5,), jnp.float32)
+    run = jax.jit(jax.grad(lambda x: jscan.cumprod(x)[-1]))
+    assert run.lower(x).out_info.shape == x.shape
+
+
+def test_leaves_that_do_not_recur_of_an_empty_axis():
+    def fn(left, right):
+        return left[0] + right[0], right[1] * jnp.exp(left[0])
+
+    def loss(x, y):
+        return jscan.associative_scan(fn, (x, y))[1].sum()
+
+    x = np.ones(0)
+    assert [g.shape for g in jax.grad(loss, (0, 1))(x, x)] == [(0,), (0,)]
+
+
+def test_a_batch_of_no_rows_that_are_long():
+    x = np.ones((100, 0))
+    assert jax.grad(lambda x: jscan.cumprod(x, reverse=True).sum())(x).shape == x.shape
+
+
+def test_rows_that_fit_a_tile_only_without_their_derivative():
+    """The derivative's leaves are twice as wide; `block` was refused for them."""
+    x = jnp.ones(8192, jnp.float32)
+    with primitives.interpreted():
+        gradient = jax.grad(lambda x: jscan.cumprod(x, method="block").sum())(x)
+    np.testing.assert_array_equal(gradient, np.arange(8192, 0, -1))
+
+
+def test_python_scalars_do_not_widen_a_recurrence():
+    b = jnp.full(2, 2.0, jnp.bfloat16)
+    assert jscan.linear_recurrence(b, b, h0=8.0).dtype == jnp.bfloat16
+    assert jscan.linear_recurrence(jnp.ones(4, jnp.int8), jnp.ones(4, jnp.int8), h0=1).dtype == "i1"
+
+
+def test_dtypes_that_do_not_promote_are_named():
+    with pytest.raises(ValueError, match=r"jscan\.linear_recurrence: a, b and h0 .*float32, int32"):
+        jscan.linear_recurrence(jnp.ones(3, jnp.float32), jnp.ones(3, jnp.int32))
+
+
+def test_the_start_of_a_recurrence_does_not_overflow():
+    a, b = jnp.full(2, 300, jnp.float16), jnp.full(2, -60000, jnp.float16)
+    h = jscan.linear_recurrence(a, b, h0=jnp.asarray(300, jnp.float16))
+    assert h[0] == 30000
+
+
+def test_the_shape_of_h0_matters_without_elements():
+    with pytest.raises(ValueError, match="h0 must be a scalar"):
+        jscan.linear_recurrence(np.ones((0, 3)), np.ones((0, 3)), h0=np.ones(7))
+
+
+def test_an_identity_is_placed_and_not_combined():
+    """Infinity is the identity of x y / (x + y), but inf / inf is no number."""
+
+    def fn(left, right):
+        return left * right / (left + right)
+
+    def scan(x):
+        return jscan.associative_scan(fn, x, exclusive=True, identity=np.inf)
+
+    x = np.linspace(0.5, 1.5, 2000)
+    values, _ = jax.vjp(scan, x)
+    np.testing.assert_allclose(values, scan(x), rtol=1e-12)
+
+
+def test_rules_of_a_function_that_adds():
+    """A sum with a derivative rule of its own once had a sum's derivative."""
+
+    @jax.custom_jvp
+    def fn(p, q):
+        return p + q
+
+    fn.defjvp(lambda x, t: (fn(*x), 0.5 * t[0] + 2 * t[1]))
+    slopes = jax.jacfwd(lambda x: jscan.associative_scan(fn, x))(np.arange(1.0, 5.0))
+    expected = np.array([[1, 0, 0, 0], [0.5, 2, 0, 0], [0.25, 1, 2, 0], [0.125, 0.5, 1, 2]])
+    np.testing.assert_allclose(slopes, expected)
+
+
+def test_slopes_that_are_negated_numbers():
+    with primitives.interpreted():
+        gradient = jax.grad(
+            lambda x: jscan.associative_scan(lambda a, b: a - (-b), x, method="block").sum()
+        )(jnp.ones(40))
+    np.testing.assert_array_equal(gradient, np.arange(40, 0, -1))
+
+
+@pytest.mark.parametrize("n", [2, 3, 16])
+def test_two_passes_over_less_than_a_strip(n):
+    b = np.linspace(0.8, 1.1, n)
+    want = jscan.linear_recurrence(b, b)
+    with primitives.interpreted(), primitives.tiled(tuning.Tuning(64, 1, 1, 4, strip=32)):
+        found = jscan.linear_recurrence(b, b, method="reduce_then_scan")
+    np.testing.assert_allclose(found, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["xla", "block", "scan_then_propagate"])
+def test_what_stops_a_gradient_stays_in_the_kernel(method):
+    """Once an operator that holds `lax.stop_gradient` ran in plain JAX, whatever the method."""
+
+    def held(p, q):
+        return p[0] * q[0], lax.stop_gradient(q[0]) * p[1] + q[1]
+
+    def last(a, b):
+        return jscan.associative_scan(held, (a, b), method=method)[1][-1]
+
+    a, b = np.linspace(0.5, 0.9, 7), np.linspace(1.0, 2.0, 7)
+    assert "jscan_scan" in str(jax.make_jaxpr(last)(a, b))
+    with primitives.interpreted():
+        by_a, by_b = jax.grad(last, (0, 1))(a, b)
+    np.testing.assert_array_equal(by_a, 0)
+    np.testing.assert_allclose(by_b, [np.prod(a[i + 1 :]) for i in range(7)])
+
+
+def viterbi(p, q):
+    """A decay, the best score, and the payload of its path."""
+    moved = p[1] + q[0]
+    best = jnp.maximum(moved, q[1])
+    return p[0] + q[0], best, jnp.where(best == moved, p[2], q[2])
+
+
+def best_by_difference(p, q):
+    moved = p[1] + q[0]
+    best = jnp.maximum(moved, q[1])
+    return p[0] + q[0], best, jnp.where(best - moved > 0, q[2], p[2])
+
+
+@pytest.mark.parametrize("fn", [viterbi, best_by_difference])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_result_is_compared_with_what_it_was_computed_from(fn, reverse):
+    """A stored result is rounded in another order, and equals nothing that is computed anew."""
+    a = np.arange(1, 9) / 10
+    b, v = np.where(np.arange(8) == (7 if reverse else 0), 0.7, 0.0), np.arange(8.0)
+
+    def payload(scan, v):
+        return scan(fn, (a, b, v), reverse)[2]
+
+    ours, lax_own = (
+        jax.jacobian(lambda v, scan=scan: payload(scan, v))(v)
+        for scan in (jscan.associative_scan, jax.lax.associative_scan)
+    )
+    np.testing.assert_array_equal(ours, lax_own)
+
+
+def test_operators_that_hold_a_python_bool():
+    x = jnp.arange(1.0, 5.0)
+
+    def either(a, b):
+        return jnp.where(True, a + b, b)
+
+    np.testing.assert_array_equal(jscan.associative_scan(either, x), [1, 3, 6, 10])
+    gradient = jax.grad(lambda x: jscan.associative_scan(either, x).sum())(x)
+    np.testing.assert_array_equal(gradient, [4, 3, 2, 1])
+    marks = jscan.associative_scan(lambda a, b: (a | b) & True, x > 2)
+    np.testing.assert_array_equal(marks, [False, False, True, True])

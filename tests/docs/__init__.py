@@ -1,0 +1,1 @@
+"""The README, its promises and figures, and the examples."""

@@ -1,0 +1,1 @@
+"""Random programs on random data, compared with loops."""

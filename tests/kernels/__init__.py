@@ -1,0 +1,1 @@
+"""Kernels: what they are lowered to, their tiles, strategies, sizes and rounding errors."""

@@ -1,0 +1,146 @@
+"""What a scan becomes on CUDA, seen from a machine that may have no GPU: calls, sizes, exports."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractDevice, AbstractMesh
+
+import jscan
+from jscan import operators
+from tests.cases import every_form
+
+TRITON = "__gpu$xla.gpu.triton"
+
+
+def h200():
+    """A context in which kernels are compiled for an H200 that need not be there."""
+    device = AbstractDevice(device_kind="NVIDIA H200", num_cores=None, platform="gpu")
+    mesh = AbstractMesh((1,), ("device",), abstract_device=device)
+    return jax.sharding.use_abstract_mesh(mesh)
+
+
+def cuda_program(function, *operands):
+    """The StableHLO that `function` becomes for one H200."""
+    with h200():
+        traced = jax.jit(function).trace(*operands)
+        return traced.lower(lowering_platforms=("cuda",)).as_text()
+
+
+def calls(program):
+    """How many kernels a program launches."""
+    return program.count(TRITON)
+
+
+def array(n, dtype="float32"):
+    """An abstract row."""
+    return jax.ShapeDtypeStruct((n,), jnp.dtype(dtype))
+
+
+@every_form
+@pytest.mark.parametrize("n", [100, 1 << 20, (1 << 20) + 3])
+def test_one_kernel_in_every_form(form, n):
+    reverse, exclusive, segmented = form
+
+    def scan(x, flags):
+        return jscan.cumsum(
+            x, reverse=reverse, exclusive=exclusive, segments=flags if segmented else None
+        )
+
+    assert calls(cuda_program(scan, array(n), array(n, "uint8"))) == 1
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(64, 1 << 16), (1 << 16, 64), (1 << 16, 3)])
+def test_one_kernel_along_either_axis_and_no_transpose(shape, axis):
+    program = cuda_program(
+        lambda x: jscan.cumsum(x, axis), jax.ShapeDtypeStruct(shape, jnp.float32)
+    )
+    assert calls(program) == 1
+    assert "stablehlo.transpose" not in program
+
+
+@pytest.mark.parametrize("segmented", [False, True])
+def test_the_program_does_not_grow_with_the_axis(segmented):
+    def scan(x, flags):
+        return jscan.cummax(x, segments=flags if segmented else None)
+
+    def operations(n):
+        text = cuda_program(scan, array(n), array(n, "bool"))
+        return re.findall(r"= \"?(?:stablehlo|func)[\w.]*", text)
+
+    assert operations(1 << 18) == operations(1 << 26)
+
+
+def test_batches_of_shared_flags_are_not_copied():
+    def scan(x, flags):
+        return jax.vmap(lambda row: jscan.cumsum(row, segments=flags))(x)
+
+    x = jax.ShapeDtypeStruct((4096, 32768), jnp.float32)
+    program = cuda_program(scan, x, array(32768, "bool"))
+    assert calls(program) == 1
+    assert not re.search(r"broadcast_in_dim.*tensor<4096x32768xi(1|8)>", program)
+
+
+def test_an_output_nobody_uses_is_not_written():
+    def scan(a, b):
+        return jscan.associative_scan(operators.affine, (a, b))[1]
+
+    n = 1 << 23
+    (line,) = [
+        line for line in cuda_program(scan, array(n), array(n)).splitlines() if TRITON in line
+    ]
+    results = line.rsplit("->", 1)[1]
+    assert results.count(f"tensor<{n}xf32>") == 1
+
+
+@pytest.mark.parametrize("method", ["block", "lookback", "serial_lookback", "chained"])
+def test_a_named_method_lowers(method):
+    n = 1000 if method == "block" else 1 << 20
+    program = cuda_program(lambda x: jscan.cumsum(x, method=method), array(n))
+    assert calls(program) == 1
+
+
+def test_a_row_too_long_for_a_block_says_so():
+    with pytest.raises(ValueError, match="method='block'"):
+        cuda_program(lambda x: jscan.cumsum(x, method="block"), array(1 << 24))
+
+
+def test_the_named_fallback_holds_no_kernel():
+    assert calls(cuda_program(lambda x: jscan.cumsum(x, method="xla"), array(1000))) == 0
+
+
+def test_an_operator_that_is_not_elementwise_falls_back():
+    elems = jax.ShapeDtypeStruct((50, 2, 2), jnp.float32)
+    assert calls(cuda_program(lambda e: jscan.associative_scan(jnp.matmul, e), elems)) == 0
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_short_axes_launch_nothing(n):
+    assert calls(cuda_program(jscan.cumsum, array(n))) == 0
+
+
+@pytest.mark.parametrize("platforms", [("cuda",), ("cpu", "cuda")])
+def test_export_for_cuda(platforms):
+    x = np.arange(5000, dtype="float32")
+    export = jax.export.export(
+        jax.jit(lambda x: jscan.cumsum(x, exclusive=True)),
+        platforms=platforms,
+        disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(TRITON)],
+    )
+    with h200():
+        exported = export(x)
+    assert exported.platforms == platforms
+    assert TRITON in exported.mlir_module()
+    if jax.default_backend() in exported.platforms:
+        # Every sum is an integer below 2**24, so float32 holds it exactly.
+        np.testing.assert_array_equal(exported.call(x), np.concatenate([[0], np.cumsum(x)[:-1]]))
+
+
+def test_a_gradient_lowers_for_cuda():
+    cuda_program(jax.grad(lambda x: jnp.sum(jscan.cumlogsumexp(x))), array(5000))

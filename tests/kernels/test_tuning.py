@@ -1,0 +1,107 @@
+"""The choice of tiles, for shapes of every kind: nothing here runs a kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jscan
+from jscan import operators
+from jscan.kernels import tuning
+from tests.kernels.test_lowering import cuda_program
+
+SHAPES = [
+    tuning.Shape(outer, n, inner, width, leaves, segmented, equations)
+    for outer, n, inner, (width, leaves), segmented, equations in itertools.product(
+        (1, 3, 300, 5000),
+        (2, 100, 4097, 100_000, 2**18 + 1, 2**21, 2**30),
+        (1, 2, 16, 64, 1000),
+        ((1, 1), (4, 1), (5, 2), (8, 2), (12, 3), (16, 2), (16, 4), (64, 16)),
+        (False, True),
+        (1, 6, 60),
+    )
+]
+
+
+def is_power_of_2(n: int) -> bool:
+    """Whether a register tile can be so long."""
+    return n > 0 and n.bit_count() == 1
+
+
+@pytest.mark.parametrize("choose", [tuning.lookback, tuning.serial, tuning.chain])
+def test_tiles_of_rows(choose):
+    for shape in SHAPES:
+        tuned = choose(shape)
+        assert is_power_of_2(tuned.length), shape
+        assert is_power_of_2(tuned.lanes), shape
+        # Warps that read the same words would see them at different times.
+        assert choose is tuning.chain or tuned.warps == 1 or tuned.window == 32 * tuned.warps, shape
+
+
+def test_parts_are_whole_strips():
+    for shape in SHAPES:
+        tuned = tuning.parts(shape)
+        assert is_power_of_2(tuned.strip), shape
+        assert tuned.length % tuned.strip == 0, shape
+        # As many bytes at once as a warp's registers hold, and room for their scan.
+        assert tuned.strip * tuned.lanes * shape.width <= 2**15, shape
+
+
+@pytest.mark.parametrize("choose", [tuning.tree, tuning.walks])
+def test_every_level_of_a_reduction_leaves_less(choose):
+    for shape in SHAPES:
+        tuned, left, levels = choose(shape), shape.n, 0
+        while left > tuned.length:
+            assert is_power_of_2(tuned.strip), shape
+            assert tuned.length % tuned.strip == 0, shape
+            assert levels or tuned.strip * tuned.lanes * shape.width <= 2**15, shape
+            before, left = left, 2 * -(-left // tuned.length)
+            assert left < before, shape
+            tuned = tuning.entries(left, tuned)
+            levels += 1
+        assert levels <= 10, shape
+
+
+def test_entries_of_forced_tiles_without_strips():
+    tile = tuning.Tuning(64, lanes=4, warps=1, window=4)
+    shape = dataclasses.replace(SHAPES[0], n=10_000, inner=8, tile=tile)
+    assert tuning.entries(1000, tuning.walks(shape)).length >= 64
+
+
+@pytest.mark.parametrize("method", ["scan_then_propagate", "reduce_then_scan"])
+def test_wide_rows_of_wide_elements_are_reduced(method):
+    """Once strips of two elements left two entries each, level after level without end."""
+
+    def total(data, ids):
+        return jscan.segment_sum(data, ids, 100, indices_are_sorted=True, method=method)
+
+    data = jax.ShapeDtypeStruct((3000, 64), jnp.complex128)
+    assert "jscan_reduce" in cuda_program(total, data, jax.ShapeDtypeStruct((3000,), jnp.int32))
+
+
+def test_many_rows_are_one_part_each():
+    """Two passes are one where nothing comes before a part."""
+    x = jax.ShapeDtypeStruct((4096, 100_000), jnp.float32)
+    program = cuda_program(lambda x: jscan.cumsum(x, 1, method="reduce_then_scan"), x)
+    assert "jscan_parts" in program
+    assert "jscan_part_totals" not in program
+
+
+def test_complex_numbers_take_one_pass():
+    x = jax.ShapeDtypeStruct((2**20,), jnp.complex64)
+    assert "jscan_lookback" in cuda_program(jscan.cumsum, x)
+
+
+def test_one_result_of_two_is_scanned_in_two_passes_where_operands_stay_in_the_cache():
+    def last(a, b):
+        return jscan.associative_scan(operators.affine, (a, b))[1]
+
+    found = {
+        n: "jscan_parts" in cuda_program(last, *[jax.ShapeDtypeStruct((n,), jnp.float32)] * 2)
+        for n in (2**18, 2**20, 2**24)
+    }
+    assert found == {2**18: False, 2**20: True, 2**24: False}

@@ -1,0 +1,1 @@
+"""The protocol of tiles that wait: a model, run in every order, and the kernels beside it."""

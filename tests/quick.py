@@ -1,0 +1,93 @@
+"""The choice of the cases that run by default, of tests that have many.
+
+Many are the cases of a sweep (`@pytest.mark.sweep`), and those on interpreted kernels, which take
+seconds each. Of these the quick ones run by default; the others are marked `thorough`, as are the
+cases that a test itself leaves to the thorough, which play no part here. Among the cases of one
+test function (those for a GPU apart from the others, since most machines skip them):
+
+1. The place of a case is the sum of the positions of its values, one for each `parametrize`,
+   counted from 0. Every third place is quick: 0, 3, 6, … on the oldest jax and 1, 4, 7, … on newer
+   ones, so that two versions run two thirds. In a table of two parameters the quick cases lie on
+   diagonals: each value of the one meets a third of the values of the other.
+2. Of an engine, dtype or form that no such case has, the first case is quick.
+3. If none is quick by then, the first is.
+
+Names and files play no part, so that renaming or moving a test changes no choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from tests.engines import Engine
+
+# The parameters of which every value is in a quick case.
+SHOWN = ("engine", "strategy", "method", "dtype", "form", "reverse", "exclusive", "segmented")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What tells a case from the others of its function."""
+
+    values: tuple[Hashable, ...]  # one for each parametrize
+    shown: frozenset[Hashable] = frozenset()  # its values of the parameters in SHOWN
+
+
+def quick(cases: Sequence[Case], turn: int = 0) -> list[bool]:
+    """Whether each case of one function is quick; `turn` is the first place that is."""
+    positions = [
+        {value: position for position, value in enumerate(dict.fromkeys(column))}
+        for column in zip(*(case.values for case in cases), strict=True)
+    ]
+    places = [
+        sum(of[value] for of, value in zip(positions, case.values, strict=True)) for case in cases
+    ]
+    chosen = [place % 3 == turn for place in places]
+    shown = {value for case, own in zip(cases, chosen, strict=True) if own for value in case.shown}
+    for number, case in enumerate(cases):
+        if not case.shown <= shown:
+            chosen[number] = True
+            shown |= case.shown
+    return chosen if any(chosen) else [True, *chosen[1:]]
+
+
+def is_one_of_many(item: pytest.Item) -> bool:
+    """Whether a test is a case of a sweep, or one on an interpreted kernel."""
+    call = getattr(item, "callspec", None)
+    if call is None:
+        return False
+    engines = [value for value in call.params.values() if isinstance(value, Engine)]
+    interpreted = any(engine.interpreted for engine in engines)
+    return interpreted or item.get_closest_marker("sweep") is not None
+
+
+def case_of(item: pytest.Item) -> Case:
+    """The case that an item is."""
+    params = item.callspec.params  # type: ignore[attr-defined]  # what parametrize leaves
+    together = []
+    if "engine" in params:
+        together.append([name for name in ("engine", "size", "large_size") if name in params])
+    for marker in item.iter_markers("parametrize"):
+        names = marker.args[0]
+        together.append(names.replace(" ", "").split(",") if isinstance(names, str) else names)
+    # A case has the very objects that its parametrize lists, of which some cannot be hashed.
+    values = tuple(tuple(id(params[name]) for name in names) for names in together)
+    return Case(values, frozenset((name, params[name]) for name in SHOWN if name in params))
+
+
+def leave_to_the_thorough(items: Sequence[pytest.Item], turn: int) -> None:
+    """Marks as thorough the cases of many that are not quick."""
+    functions: dict[Hashable, list[pytest.Item]] = {}
+    for item in items:
+        if is_one_of_many(item) and item.get_closest_marker("thorough") is None:
+            function = item.nodeid.partition("[")[0]
+            for_gpu = item.get_closest_marker("gpu") is not None
+            functions.setdefault((function, for_gpu), []).append(item)
+    for many in functions.values():
+        chosen = quick([case_of(item) for item in many], turn)
+        for item, own in zip(many, chosen, strict=True):
+            if not own:
+                item.add_marker(pytest.mark.thorough)

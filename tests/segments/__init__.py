@@ -1,0 +1,1 @@
+"""Segments: their descriptors and conversions, and scans and reductions by them."""

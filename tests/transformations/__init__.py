@@ -1,0 +1,1 @@
+"""The public functions under jit, vmap, export and meshes of devices."""
