@@ -1,11 +1,11 @@
 """Parallel prefix scans and segmented scans for JAX, at the speed of the GPU's memory."""
 
-from jscan import versions as versions  # the first, since it says what is wrong with an old jax
+from jscan import versions as versions  # first, to raise for a jax that is too old
 
 # isort: split
 from jscan import networks as networks
 from jscan import operators as operators
-from jscan import rules as rules  # which registers them
+from jscan import rules as rules  # tells JAX the rules of the primitives
 from jscan.recurrences import linear_recurrence as linear_recurrence
 from jscan.reductions import reduce as reduce
 from jscan.reductions import segment_max as segment_max
@@ -52,6 +52,6 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """The public names; modules that only this package imports are no part of it."""
+    """The public names; modules that only this package imports are left out."""
     special = [name for name in globals() if name.startswith("__")]
     return [*__all__, "enumerate", *special]

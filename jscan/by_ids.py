@@ -58,9 +58,7 @@ def reduce(
             return _product(array, ids, count, bucket, unique)
         return _scattered(operator, array, ids, count, bucket, unique)
 
-    result: jax.Array = meshes.automatically(
-        run, array, ids, like=[array], dimensions=meshes.instead_of(0)
-    )
+    result = meshes.automatically(run, array, ids, like=[array], dimensions=meshes.instead_of(0))
     return result if out_sharding is None else jax.sharding.reshard(result, out_sharding)
 
 

@@ -107,9 +107,11 @@ def _resolve(
     if isinstance(fn, Operator) and identity is None:
         return _resolve_operator(call, fn)
     # An identity that is traced, or has a shape, cannot be part of a static operator.
-    is_static = identity is not None and all(isinstance(value, np.generic) for value in identity)
-    known: Any = tuple(identity) if identity is not None and is_static else None
-    combine = trace(fn, leaves, call.treedef, call.axis, known, caller=call.caller)
+    known = tuple(value for value in identity or () if isinstance(value, np.generic))
+    is_static = len(known) == len(leaves)
+    combine = trace(
+        fn, leaves, call.treedef, call.axis, known if is_static else None, caller=call.caller
+    )
     if needs_identity and identity is not None and not (combine and identities.is_proved(combine)):
         identities.check(call.caller, fn, leaves, call.treedef, call.axis, identity)
     return identity, combine
@@ -209,8 +211,7 @@ def _scan_by_primitive(
         return heads.shift(results, starts, starts_with, axis=call.axis, reverse=reverse)
 
     like = [*call.leaves] if flags is None else [*call.leaves, flags]
-    results: list[jax.Array] = meshes.automatically(run, call.leaves, flags, starts_with, like=like)
-    return results
+    return meshes.automatically(run, call.leaves, flags, starts_with, like=like)
 
 
 def _reduce_segments(
@@ -230,10 +231,9 @@ def _reduce_segments(
             method=call.method,
         )
 
-    totals: list[jax.Array] = meshes.automatically(
+    return meshes.automatically(
         run, call.leaves, descriptor, like=call.leaves, dimensions=meshes.instead_of(call.axis)
     )
-    return totals
 
 
 def _reduce_by_scan(
@@ -256,10 +256,9 @@ def _reduce_by_scan(
             scanned, numbers, identity, axis=axis, num_segments=num_segments
         )
 
-    totals: list[jax.Array] = meshes.automatically(
+    return meshes.automatically(
         last, scanned, descriptor, identity, like=scanned, dimensions=meshes.instead_of(axis)
     )
-    return totals
 
 
 def _reduce_whole(
@@ -295,10 +294,7 @@ def _reduce_whole(
         )
         return [lax.squeeze(x, (axis,)) for x in results]
 
-    totals: list[jax.Array] = meshes.automatically(
-        run, leaves, like=leaves, dimensions=meshes.without(axis)
-    )
-    return totals
+    return meshes.automatically(run, leaves, like=leaves, dimensions=meshes.without(axis))
 
 
 def combine_once(operator: Operator, dtypes: tuple[np.dtype, ...]) -> Combine:

@@ -1,9 +1,11 @@
-"""The algebra of head flags: where segments begin, where scans restart, and shifts between them."""
+"""Head flags as an algebra: where segments begin, where scans restart, and shifts between them.
+
+A head flag is on the first element of a segment in memory order, whatever a scan's direction.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from jscan import meshes
+from jscan.arguments.identity import Neutral
 from jscan.operators import integer_limits
 
 
@@ -20,14 +23,14 @@ def as_bool(flags: jax.Array) -> jax.Array:
 
 
 def is_first(x: jax.Array, *, axis: int) -> jax.Array:
-    """Which elements are the first ones along ``axis``."""
-    if x.shape[axis] >= 2**31:  # an index in 32 bits would come round to 0 again
+    """Flags of the elements that come first along ``axis``."""
+    if x.shape[axis] >= 2**31:  # an index in 32 bits would be 0 a second time
         return before(lax.full(x.shape, np.uint8(1)), axis=axis) == np.uint8(0)
     return lax.broadcasted_iota(jnp.int32, x.shape, axis) == np.int32(0)
 
 
 def before(x: jax.Array, *, axis: int) -> jax.Array:
-    """The element before each one, and zero before the first.
+    """The element before each one along ``axis``, and zero before the first.
 
     A pad becomes part of the loop that uses it. A concatenation of bytes is a kernel of its own, at
     a tenth of copy speed (H200, 2026-11-22).
@@ -44,7 +47,10 @@ def changes(numbers: jax.Array, *, axis: int) -> jax.Array:
 
 
 def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
-    """Where the scan restarts: the head flags, or when reversed each segment's last element."""
+    """Flags of the elements at which a scan restarts.
+
+    They are the heads, or the last element of each segment if the scan is reversed.
+    """
     heads = as_bool(meshes.gather(flags, axis))
     if not reverse or heads.shape[axis] == 0:
         return heads
@@ -53,9 +59,9 @@ def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 
 
 def places_of(numbers: jax.Array, num_segments: int) -> jax.Array:
-    """Segment numbers as indices in int32: what is out of range is ``num_segments``.
+    """Segment numbers as indices in int32, ``num_segments`` where they are out of range.
 
-    An index beyond the end is dropped by a scatter, one before the start counts from the end.
+    A scatter drops an index beyond the end, and counts one before the start from the end.
     """
     limit = min(num_segments, int(integer_limits(numbers.dtype).max))
     inside = (numbers >= 0) & (numbers < np.asarray(limit, numbers.dtype))
@@ -75,12 +81,16 @@ def choose(flags: jax.Array, chosen: jax.Array, other: jax.Array) -> jax.Array:
 def shift(
     inclusive: Sequence[jax.Array],
     starts: jax.Array | None,
-    identity: Sequence[Any],
+    identity: Sequence[Neutral],
     *,
     axis: int,
     reverse: bool,
 ) -> list[jax.Array]:
-    """The exclusive scan from the inclusive one: results move on, starts get ``identity``."""
+    """The exclusive scan from the inclusive one.
+
+    Results move on by one place in scan order. ``identity`` is put where the axis begins, and at
+    ``starts``, where scans restart.
+    """
     results = []
     for given, value in zip(inclusive, identity, strict=True):
         if given.shape[axis] == 0:
@@ -100,7 +110,7 @@ def shift(
 
 
 def shift_one(x: jax.Array, element: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
-    """``x`` moved on by one place along ``axis``, with ``element`` in the place left free."""
+    """``x`` moved on by one place in scan order, with ``element`` in the place left free."""
     # jax cannot transpose a pad of which only the padding value is differentiated.
     if element.ndim == 0 and not isinstance(element, jax.core.Tracer):
         ends = (-1, 1, 0) if reverse else (1, -1, 0)

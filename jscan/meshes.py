@@ -51,13 +51,20 @@ def instead_of(axis: int, count: int = 1) -> Dimensions:
     return lambda d: d if d < axis else None if d == axis else d + count - 1
 
 
+Entry = str | tuple[str, ...] | None
+"""The mesh axes over which a dimension is sharded."""
+
+
 def automatically(
-    run: Callable[..., Any], *operands: Any, like: Sequence[Any], dimensions: Dimensions = same
-) -> Any:
+    run: Callable[..., R],
+    *operands: Any,
+    like: Sequence[jax.Array],
+    dimensions: Dimensions = same,
+) -> R:
     """``run(*operands)`` with all axes Auto; its results are laid out as the arrays ``like``.
 
     Operands are pytrees. The first result takes the layout of the first array, the second that of
-    the second, and so on; where that one has none in a dimension, the others are asked.
+    the second, and so on, or in a dimension in which that one has none, the layout of another.
     """
     mesh = explicit_mesh(operands)
     if mesh is None:
@@ -74,7 +81,8 @@ def automatically(
         own = shapes[i : i + 1]
         others = [aval for aval in shapes if not own or aval.ndim == own[0].ndim]
         placed.append(_laid_out(x, mesh, _entries(x, [*own, *others], dimensions)))
-    return jax.tree.unflatten(treedef, placed)
+    whole: R = jax.tree.unflatten(treedef, placed)
+    return whole
 
 
 def automatic(
@@ -95,14 +103,13 @@ def automatic(
                 return function(*args, **kwargs)
             arguments = signature.bind(*args, **kwargs).arguments
             like, dimensions = take_after(arguments)
-            results: R = automatically(
+            return automatically(
                 lambda args, kwargs: function(*args, **kwargs),
                 args,
                 kwargs,
                 like=[x for x in jax.tree.leaves(like) if hasattr(x, "shape")],
                 dimensions=dimensions,
             )
-            return results
 
         return wrapped
 
@@ -110,7 +117,7 @@ def automatic(
 
 
 @contextlib.contextmanager
-def entered(arrays: Sequence[Any]) -> Iterator[None]:
+def entered(arrays: Sequence[jax.Array]) -> Iterator[None]:
     """A context in the mesh of known arrays, where no mesh has been entered.
 
     Outside of a mesh JAX lays out no new array in it, such as an identity beside the arrays.
@@ -149,7 +156,7 @@ def explicit_mesh(tree: Any) -> AbstractMesh | None:
     return None
 
 
-def _laid_out(x: Any, mesh: AbstractMesh, entries: Sequence[Any]) -> Any:
+def _laid_out(x: Any, mesh: AbstractMesh, entries: Sequence[Entry]) -> Any:
     """An array in ``mesh``, sharded as ``entries`` say; anything else as it is."""
     if not isinstance(x, jax.Array):
         return x
@@ -157,16 +164,18 @@ def _laid_out(x: Any, mesh: AbstractMesh, entries: Sequence[Any]) -> Any:
     return _reshard(x, NamedSharding(mesh, spec))
 
 
-def _entries(x: Any, like: Sequence[Any], dimensions: Dimensions) -> list[Any]:
+def _entries(
+    x: jax.Array, like: Sequence[jax.core.ShapedArray], dimensions: Dimensions
+) -> list[Entry]:
     """For each dimension of ``x`` the mesh axes of the first array that has it, if they are free.
 
     A mesh axis shards one dimension.
     """
     taken: set[str] = set()
-    entries = []
+    entries: list[Entry] = []
     for d, size in enumerate(x.shape):
         source = dimensions(d)
-        found = None
+        found: Entry = None
         for aval in like:
             if source is None or source >= aval.ndim or aval.shape[source] != size:
                 continue

@@ -77,7 +77,7 @@ def kogge_stone(
       A pytree like ``elems``, of the same shapes and dtypes: the inclusive scan.
 
     Raises:
-      TypeError: ``fn`` is not callable or returns another dtype; a leaf is no array.
+      TypeError: ``fn`` is not callable or returns another dtype; a leaf is not an array.
       ValueError: ``axis`` or a length does not fit, or ``fn`` returns another shape.
 
     Source: Kogge and Stone, *A Parallel Algorithm for the Efficient Solution of a General Class of
@@ -171,7 +171,7 @@ def ladner_fischer(
     reverse: bool = False,
     slack: int = 0,
 ) -> Any:
-    """Scan by halves, of which the left one may be late but for its total, and so has fewer nodes.
+    """Scan by halves, where only the total of the left half has to be early, which saves nodes.
 
         0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15
         |  0  |  2  |  4  |  6  |  8  | 10  | 12  | 14
@@ -205,7 +205,7 @@ def ladner_fischer(
       A pytree like ``elems``.
 
     Raises:
-      TypeError: ``slack`` is no integer.
+      TypeError: ``slack`` is not an integer.
       ValueError: ``slack`` is negative.
 
     Source: Ladner and Fischer, *Parallel Prefix Computation* (1980).
@@ -242,7 +242,7 @@ def brent_kung(
     ⌊log2(4 n / 5)⌋ + ⌊log2(4 n / 7)⌋: 2 log2 n - 2 at powers of two. The tree has 2 log2 n - 1
     rows, by which its depth is often given, but the last one up and the first one down do not need
     each other and are one level here. Rows are not split between levels, which costs a level for
-    some n that are no powers of two. Fan-out is 2.
+    some n that are not powers of two. Fan-out is 2.
 
     Arguments, results and errors are those of `kogge_stone`.
 
@@ -304,9 +304,9 @@ def depth(network: Callable[..., Any], n: int, *, slack: int = 0) -> int:
       What the formulas in the functions' documentation give.
 
     Raises:
-      TypeError: ``n`` or ``slack`` is no integer.
-      ValueError: ``network`` is none of the six, a number is negative, or ``slack`` is given for
-        a network that has none.
+      TypeError: ``n`` or ``slack`` is not an integer.
+      ValueError: ``network`` is not one of the six, a number is negative, or ``slack`` is given for
+        a network other than ``ladner_fischer``.
 
     Example:
       >>> from jscan import networks

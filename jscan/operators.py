@@ -26,6 +26,7 @@ __all__ = [
 
 integer_limits: Any = jnp.iinfo
 float_limits: Any = jnp.finfo
+"""JAX leaves both without types."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Operator:
     Attributes:
       name: what the operator is called.
       combine: the operator on two arrays of one dtype.
-      neutral: the identity as a function of the dtype, or None where the dtype has none.
+      neutral: the identity as a function of the dtype, or None for a dtype without one.
 
     Types of few bits may lack infinity: the identity of ``max`` and ``min`` is then the least or
     the greatest number. No operator takes a type that lacks 0, nor one that lacks its identity.

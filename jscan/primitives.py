@@ -1,15 +1,16 @@
 """The five primitives, the functions that bind them, and the settings that are read then.
 
-The rules are in `jscan.rules`, which the package imports. Nothing here knows what a primitive is
-compiled to or how it is differentiated, so that rules bind primitives too.
+Their rules are in `jscan.rules`, which the package imports. Nothing here knows what a primitive is
+compiled to or how it is differentiated, so that a rule can import this module and bind primitives
+itself.
 
 The operands of a primitive have one rank. Each of their dimensions is full size, or 1 where it is
 shared, which is never copied; the axis that is worked along is full size in all of them. Two static
 parameters are read from the context in which a primitive is bound:
 
     interpret   whether its kernels run interpreted, on any platform
-    tile        how its kernels cut their operands; None leaves that to `jscan.kernels`. Those of
-                ``locate_p`` have nothing to cut
+    tile        how its kernels cut their operands; None leaves the choice to `jscan.kernels`.
+                ``locate_p`` has no such parameter, since its kernel has one cut
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from jax.extend import core
 
 from jscan import extent, heads, meshes
 from jscan.combine import Combine
+from jscan.derivatives.components import Component
 
 T = TypeVar("T")
 
 
-def _primitive(name: str) -> Any:
+def _primitive(name: str) -> core.Primitive:
     primitive = core.Primitive(name)
     primitive.multiple_results = True
     return primitive
@@ -80,7 +82,7 @@ tangents are the results.
 Results: at full size, in ``dtypes``.
 Parameters: the ``component``; ``axis``, ``reverse``, ``exclusive``, ``segmented`` and ``method`` of
 the scan whose derivative it is; ``transposed``; and ``dtypes``. Where the scan is exclusive, the
-values among the operands are the previous ones as they stand.
+values among the operands are those of the position before already.
 """
 
 rank_p = _primitive("jscan_rank")
@@ -108,23 +110,23 @@ Result: ``n`` elements along that axis. ``emit`` says what they are: "ids", the 
 position in int32, ``count`` at and behind the last bound; or "flags", head flags as booleans.
 """
 
+# Both are in the keys of JAX's caches, so that a function traced in another context is traced anew.
 _interpret = jax.make_user_context(False)
 _tile = jax.make_user_context(None)
-# JAX knows of both in the keys of its caches: what was traced in another context is traced anew.
 
 
 @contextlib.contextmanager
-def interpreted(active: bool = True) -> Iterator[None]:
+def interpreted() -> Iterator[None]:
     """Makes primitives that are bound in this context run their kernels interpreted."""
-    with _interpret(active):
+    with _interpret(True):
         yield
 
 
 @contextlib.contextmanager
 def tiled(tile: Hashable) -> Iterator[None]:
-    """Makes primitives that are bound in this context cut their operands by ``tile``.
+    """Makes kernels of primitives that are bound in this context cut operands by ``tile``.
 
-    That is a `jscan.kernels.tuning.Tuning`, or None for the choice of the kernels.
+    It is a `Tuning` of `jscan.kernels`, or None for the choice of the kernels.
     """
     with _tile(tile):
         yield
@@ -132,7 +134,7 @@ def tiled(tile: Hashable) -> Iterator[None]:
 
 @contextlib.contextmanager
 def settings_of(params: Mapping[str, Any]) -> Iterator[None]:
-    """Makes primitives that are bound in this context take the settings among these parameters."""
+    """Binds primitives in this context with the settings of one that has these parameters."""
     with _interpret(params["interpret"]), _tile(params.get("tile")):
         yield
 
@@ -206,11 +208,28 @@ def tangent(
     known: Sequence[jax.Array],
     linear: Sequence[jax.Array],
     flags: jax.Array | None,
-    **params: Any,
+    *,
+    component: Component,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    transposed: bool,
+    dtypes: tuple[np.dtype[Any], ...],
+    method: str,
 ) -> list[jax.Array]:
-    """Bind ``tangent_p`` with the settings of the scan whose derivative it is."""
-    operands = extent.vary_alike(joined([*known, *linear], flags))
-    results: list[jax.Array] = tangent_p.bind(*operands, segmented=flags is not None, **params)
+    """Bind ``tangent_p``."""
+    results: list[jax.Array] = tangent_p.bind(
+        *extent.vary_alike(joined([*known, *linear], flags)),
+        component=component,
+        axis=axis,
+        reverse=reverse,
+        exclusive=exclusive,
+        transposed=transposed,
+        segmented=flags is not None,
+        dtypes=dtypes,
+        method=method,
+        **_settings(),
+    )
     return results
 
 

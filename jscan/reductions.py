@@ -42,16 +42,15 @@ def segment_sum(
       num_segments: how many segments there are, static. Where it is left out it is
         ``max(segment_ids) + 1``, and the ids must be concrete.
       indices_are_sorted: promises that equal ids are neighbours, as they are in sorted ids. On a
-        CUDA GPU this is what takes the single-pass kernel; without it the scatter of ``jax.ops``
-        runs. Where the promise is broken, a segment holds the total of some of its elements.
-      unique_indices: promises that no id comes twice, to the scatter that ids take which are not
-        sorted.
-      bucket_size: combine every so many elements, in their order, separately, and then the totals,
-        which rounds less. Buckets are scattered in plain JAX, sorted or not, and take
+        CUDA GPU a single-pass kernel then runs, and without the promise the scatter of ``jax.ops``.
+        Where the promise is broken, a segment holds the total of some of its elements.
+      unique_indices: promises that no id comes twice. Only the scatter uses it.
+      bucket_size: how many consecutive elements to combine separately before their totals are
+        combined, which rounds less. Buckets are scattered in plain JAX, sorted or not, and take
         ``ceil(n / bucket_size)`` times the memory of the result.
       mode: a ``jax.lax.GatherScatterMode``, or its name. ``"clip"`` takes an id out of range for
-        the first or the last segment, of which the promise of sorted ids then speaks; ``"fill"``
-        and ``"drop"`` are the default; ``"promise_in_bounds"`` is no faster than these.
+        the first or the last segment, and the promise of sorted ids is then about the ids so
+        clipped; ``"fill"`` and ``"drop"`` are the default; ``"promise_in_bounds"`` is no faster.
       out_sharding: how the result is laid out in a mesh of Explicit axes: a ``NamedSharding`` or a
         ``PartitionSpec``. Left out, its trailing dimensions are laid out as those of ``data``.
       method: as for ``jscan.associative_scan``. A strategy's name needs sorted ids, and no buckets.
@@ -66,7 +65,7 @@ def segment_sum(
       ValueError: a shape, ``num_segments``, ``bucket_size``, ``mode`` or ``method`` does not fit.
 
     With sorted ids, data and ids are read once and each result is written twice (a fill, and the
-    totals). Elements are added in groups, of which those before a tile may come in any order.
+    totals). Elements are added in groups; the groups before a tile may be added in any order.
 
     Sources: Blelloch, *Prefix Sums and Their Applications* (1990); Sengupta et al., *Scan
     Primitives for GPU Computing* (2007).
@@ -111,7 +110,7 @@ def segment_prod(
     ``y[s] = product of data[i] over all i with segment_ids[i] == s``, and 1 where there is none.
 
     Arguments, result, errors and cost are those of ``jscan.segment_sum``. It is differentiable,
-    where ids are not sorted by way of sorting them; ``jax.ops`` differentiates no product.
+    which the product of ``jax.ops`` is not; the derivative sorts ids that are not sorted.
 
     Example:
       >>> import jax.numpy as jnp
@@ -232,7 +231,7 @@ def reduce(
     num_segments: int | None = None,
     method: str = "auto",
 ) -> Any:
-    """Reduction under any associative operator, along an axis or by segments of it.
+    """Reduction with any associative operator, of an axis or of segments of it.
 
     ``y = x[0] ⊕ x[1] ⊕ ... ⊕ x[n-1]``, in this order. With ``segments``, ``y[s]`` is that of the
     elements of segment ``s``, and the identity where it has none.
@@ -248,8 +247,9 @@ def reduce(
         numbers where some are empty.
       num_segments: how many segments to return, static. It may be left out for ``from_lengths``
         and ``from_offsets``, and where the segments are concrete. Further segments are dropped.
-      method: as for ``jscan.associative_scan``. Of ``"reduce_then_scan"`` the first half is left,
-        programs that stay resident and walk a part each, of ``"scan_then_propagate"`` a tree.
+      method: as for ``jscan.associative_scan``. A reduction is the first half of
+        ``"reduce_then_scan"``, in which resident programs walk a part each, and the first half of
+        ``"scan_then_propagate"``, a tree.
 
     Returns:
       A pytree like ``elems`` without ``axis``; with ``segments``, with ``num_segments`` elements
@@ -257,7 +257,7 @@ def reduce(
 
     Raises:
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
-        not bool or integer; a leaf is no array.
+        not bool or integer; a leaf is not an array.
       ValueError: ``axis``, a length, a shape, ``identity``, ``num_segments`` or ``method`` does
         not fit.
 

@@ -31,7 +31,7 @@ def associative_scan(
     segments: Any = None,
     method: str = "auto",
 ) -> Any:
-    """Scan with any associative operator; takes the place of ``jax.lax.associative_scan``.
+    """Scan with any associative operator, in place of ``jax.lax.associative_scan``.
 
     ``y[t] = fn(y[t-1], x[t])`` with ``y[0] = x[0]``. With ``reverse`` it is
     ``y[t] = fn(y[t+1], x[t])`` from the last element on, so that ``[.., x, y, z]`` becomes
@@ -50,8 +50,8 @@ def associative_scan(
       identity: the identity of ``fn``, a pytree of scalars like ``elems`` (or of arrays that
         broadcast to one element along ``axis``). Needed only where ``exclusive``, and not for
         the operators of ``jscan.operators``. ``fn(identity, x)`` has to be ``x``. Where all is
-        concrete and the scan exclusive, this is tried on the first elements, 65536 at most. An
-        identity that is none, and could not be tried, stands at starts and is in no other result.
+        concrete and the scan exclusive, this is tried on the first elements, 65536 at most. A
+        wrong identity that could not be tried is the result at starts, and changes no other.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
         leaves or ``(length of axis,)``: the scan starts anew at each head. For an operator on
         whole arrays flags may also cover the leading dimensions of every leaf.
@@ -65,7 +65,7 @@ def associative_scan(
 
     Raises:
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
-        not bool or integer; a leaf is no array of numbers.
+        not bool or integer; a leaf is not an array of numbers.
       ValueError: ``axis``, a length, a shape, ``identity`` or ``method`` does not fit,
         ``identity`` is not neutral, or ``fn`` returns another structure (a list may stand for a
         tuple) or shape.

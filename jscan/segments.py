@@ -38,15 +38,15 @@ class Segments:
     Lengths and offsets keep their empty segments: ``lengths`` and ``offsets`` give them back, and
     ``ids`` counts them. Head flags and ids cannot express an empty segment.
 
-    What is known when it is built, also inside ``jit``, stays known: nothing is compiled for it,
-    and it may be kept and used in another trace. Lengths and offsets are searched for head flags
-    where these are first used: once in each trace (a loop's body is one), or once for all of them
-    where the segments are passed in. On a GPU that is a fill and a scatter, which ``jit`` drops
-    where nothing uses the flags.
+    Segments that are known when they are built, also inside ``jit``, stay known: nothing is
+    compiled for them, and they may be kept and used in another trace. The head flags of lengths and
+    offsets are found where they are first used: once in each trace (a loop's body is one), or once
+    for all of them where the segments are passed in. On a GPU that is a fill and a scatter, which
+    ``jit`` drops where nothing uses the flags.
 
     Segments are equal where they divide axes of one length at the same places into segments of the
-    same numbers, the empty ones included, whatever they were built from. They have no hash, as
-    arrays have none; and traced ones cannot be compared.
+    same numbers, the empty ones included, whatever they were built from. Like arrays they have no
+    hash. Traced segments cannot be compared.
 
     Example:
       >>> segments = Segments.from_lengths([2, 0, 3])
@@ -63,6 +63,7 @@ class Segments:
     def __init__(
         self, form: str, array: Any, total: int | None = None, flags: Any = _NOT_GIVEN
     ) -> None:
+        # The arrays are leaves of a pytree, which may hold anything: class methods check theirs.
         self._form = form  # "flags", "ids" or "bounds"
         self._array = array
         self._total = total
@@ -112,7 +113,7 @@ class Segments:
         own, whatever begins at or beyond ``total`` is dropped, and a negative length counts as 0.
 
         Raises:
-          TypeError: ``lengths`` is no integer array or ``total`` no integer.
+          TypeError: ``lengths`` is not an integer array, or ``total`` not an integer.
           ValueError: ``lengths`` is not one-dimensional, has a negative entry, or does not add up
             to ``total``; or ``total`` is missing where ``lengths`` is traced.
         """
@@ -140,7 +141,7 @@ class Segments:
         ``total`` counts as ``total``, and one that exceeds a later one counts as that.
 
         Raises:
-          TypeError: ``offsets`` is no integer array or ``total`` no integer.
+          TypeError: ``offsets`` is not an integer array, or ``total`` not an integer.
           ValueError: ``offsets`` is empty, not one-dimensional, decreases, or does not run from 0
             to ``total``; or ``total`` is missing where ``offsets`` is traced.
         """
@@ -160,14 +161,13 @@ class Segments:
     def flags(self) -> jax.Array:
         """Head flags, bool: True on the first element of every segment that has one."""
         heads = head_flags(self)
-        if not self._counted:  # bounds begin with 0, so that the first element is a head already
+        if not self._counted:  # bounds begin with 0, where the first element is a head already
             return as_bool(heads)
 
         def run(heads: jax.Array) -> jax.Array:
             return as_bool(heads) | is_first(heads, axis=heads.ndim - 1)
 
-        flags: jax.Array = meshes.automatically(run, heads, like=[heads])
-        return flags
+        return meshes.automatically(run, heads, like=[heads])
 
     @property
     def ids(self) -> jax.Array:
@@ -187,7 +187,7 @@ class Segments:
         It may be left out where it is static: see ``Segments.num_segments``.
 
         Raises:
-          TypeError: ``num_segments`` is no integer.
+          TypeError: ``num_segments`` is not an integer.
           ValueError: ``num_segments`` is negative, or missing where it is not static.
         """
         return jnp.diff(self._offsets("jscan.Segments.lengths", num_segments), axis=-1)
@@ -195,8 +195,8 @@ class Segments:
     def offsets(self, num_segments: int | None = None) -> jax.Array:
         """The offsets of the first ``num_segments`` segments: ``num_segments + 1`` int32.
 
-        The last is where the last of these segments ends; one that does not exist is empty there.
-        The count may be left out, and errors are, as for ``Segments.lengths``.
+        The last is where the last of these segments ends; segments that do not exist are empty
+        there. ``num_segments`` may be left out, and errors are raised, as for ``Segments.lengths``.
         """
         return self._offsets("jscan.Segments.offsets", num_segments)
 
@@ -217,8 +217,7 @@ class Segments:
             shape = (*bounds.shape[:-1], size - kept.shape[-1])
             return lax.concatenate([kept, lax.full(shape, np.int32(self._length))], bounds.ndim - 1)
 
-        offsets: jax.Array = meshes.automatically(run, array, like=[])
-        return offsets
+        return meshes.automatically(run, array, like=[])
 
     @property
     def num_segments(self) -> int | None:
@@ -329,7 +328,9 @@ class Segments:
         if not (self._counted or other._counted):
             return self._total == other._total and np.array_equal(self._array, other._array)
         counted, bounded = (self, other) if self._counted else (other, self)
-        return _same_places(counted._known_heads, np.asarray(bounded._array), bounded._length)
+        return descriptors.same_places(
+            counted._known_heads, np.asarray(bounded._array), bounded._length
+        )
 
     def __repr__(self) -> str:
         if self._counted or not hasattr(self._array, "shape"):
@@ -363,10 +364,7 @@ def head_flags(segments: Segments) -> jax.Array:
     array = jnp.asarray(segments._array)
     if segments._form == "flags":
         return array
-    heads: jax.Array = meshes.automatically(
-        lambda ids: changes(ids, axis=ids.ndim - 1), array, like=[array]
-    )
-    return heads
+    return meshes.automatically(lambda ids: changes(ids, axis=ids.ndim - 1), array, like=[array])
 
 
 def shape_of(segments: Segments) -> tuple[int, ...]:
@@ -383,16 +381,6 @@ def describe(segments: Segments) -> tuple[str, jax.Array]:
     if segments._counted:
         return segments._source, jnp.asarray(segments._array)
     return "offsets", segments._bounds
-
-
-def _same_places(heads: np.ndarray, bounds: np.ndarray, total: int) -> bool:
-    """Whether every row of heads divides the axis as the bounds do, without empty segments."""
-    starts, ends = bounds[..., :-1], bounds[..., -1]
-    if heads.shape != (*ends.shape, total) or (ends != total).any():
-        return False
-    if (np.count_nonzero(heads, axis=-1) != starts.shape[-1]).any():
-        return False
-    return np.array_equal(np.nonzero(heads)[-1].reshape(starts.shape), starts)
 
 
 def _typed(array: Any) -> str:

@@ -83,7 +83,7 @@ def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = F
       A pytree like ``x``.
 
     Raises:
-      TypeError: flags are not bool or integer; a leaf is no array.
+      TypeError: flags are not bool or integer; a leaf is not an array.
       ValueError: ``axis``, a length or the shape of the flags does not fit.
 
     One scan for each leaf, with the operator that keeps its first argument; none without segments.
@@ -116,16 +116,17 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
     Args:
       x: a pytree of arrays of any dtype, whose leading dimensions are those of ``mask``.
       mask: an array of a bool or integer dtype; what is not zero is true.
-      size: how many elements to return, static. It may be left out where ``mask`` is concrete;
-        then it is the number of true elements. Further ones are dropped.
-      fill_value: what comes behind the last true element, a scalar that the dtype of every leaf
+      size: how many elements to return, static. Where ``mask`` is concrete it may be left out, and
+        is the number of true elements. True elements beyond it are dropped.
+      fill_value: the value behind the last true element, a scalar that the dtype of every leaf
         can hold; floats are rounded.
 
     Returns:
       A pytree like ``x`` with the dimensions of ``mask`` replaced by one of ``size`` elements.
 
     Raises:
-      TypeError: ``mask`` is not bool or integer; ``size`` is no integer; a leaf is no array.
+      TypeError: ``mask`` is not bool or integer, ``size`` is not an integer, or a leaf is not an
+        array.
       ValueError: a leaf does not have the dimensions of ``mask`` in front; ``size`` is negative,
         or missing where ``mask`` is traced; ``fill_value`` does not fit a dtype; ``mask`` has 2^31
         elements or more.
@@ -189,7 +190,7 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
       A pytree like ``x``. How many elements come first is the number of false elements.
 
     Raises:
-      TypeError: ``mask`` is not bool or integer; a leaf is no array.
+      TypeError: ``mask`` is not bool or integer; a leaf is not an array.
       ValueError: ``axis``, a length or the shape of ``mask`` does not fit, or the axis has 2^31
         elements or more.
 
@@ -229,12 +230,12 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
       their own, except for a part that has no elements.
 
     Raises:
-      TypeError: ``mask`` or flags are not bool or integer; a leaf is no array.
+      TypeError: ``mask`` or flags are not bool or integer; a leaf is not an array.
       ValueError: ``axis``, a length or a shape does not fit, or the axis has 2^31 elements or more.
 
-    Two scans: an element moves back by the number of true ones before it in its segment, or forth
-    by the number of false ones behind it. Then a scatter of the order and a gather. This is one
-    step of a segmented quicksort.
+    Two scans, a scatter of the order and a gather. A false element moves to the left by the number
+    of true ones before it in its segment, a true one to the right by the number of false ones
+    behind it. This is one step of a segmented quicksort.
 
     Source: Sengupta et al., *Scan Primitives for GPU Computing* (2007), section 4.2.
 

@@ -1,7 +1,7 @@
-"""The versions of jax that this package runs on, and what it says on others.
+"""The versions of jax that this package runs on, and its errors and warnings on others.
 
-Everything but the kernels is made of jax's public names. Kernels are made of Pallas's internals
-too (`jscan.kernels.engines.pallas`), which change from version to version.
+Everything but the kernels is made of jax's public names. The kernels take internals of Pallas too,
+which change from version to version: `jscan.kernels.internals` names them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterator
 import jax
 
 OLDEST, NEWEST = (0, 10, 2), (0, 12)
-"""The suite passes on these and on what lies between."""
+"""The first and the last version on which the test suite passes."""
 
 RANGE = f"jax>={'.'.join(map(str, OLDEST))},<{NEWEST[0]}.{NEWEST[1] + 1}"
-"""The same, as an installer takes it."""
+"""The same range in the words of an installer."""
 
 
 def check() -> None:
@@ -38,15 +38,20 @@ _EXPLAINED = (
 )
 _told = threading.Event()
 _one_at_a_time = threading.RLock()
-"""Python's filters of warnings belong to all threads: two that leave them would undo each other."""
+"""Held while filters of warnings are changed. They belong to all threads, and two threads that put
+them back as they found them would undo each other's changes."""
 
 
 @contextlib.contextmanager
 def lowering_kernels() -> Iterator[None]:
-    """Says what follows from jax's warnings, once, and what to do where its internals differ."""
+    """A context that explains jax's deprecation of Triton once, and errors of an unknown jax.
+
+    jax itself warns at every kernel, which is silenced here.
+    """
     with _one_at_a_time:
         if jax.__version_info__ >= (0, 11) and not _told.is_set():
-            _told.set()  # first, so that who makes errors of warnings meets one error, and no more
+            # Set before the warning: where warnings are errors, only the first call is to fail.
+            _told.set()
             warnings.warn(_EXPLAINED, DeprecationWarning, stacklevel=3)
         try:
             with warnings.catch_warnings():

@@ -201,7 +201,7 @@ def _brent_kung_depth(n: int) -> int:
 
 
 def _brent_kung_size(n: int) -> int:
-    """Up the tree n - ν(n), and down it one for each of 1 .. n that is no power of two."""
+    """Up the tree n - ν(n), and down it one for each of 1 .. n that is not a power of two."""
     return 2 * n - n.bit_count() - n.bit_length()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jscan
 from tests import reference
@@ -38,6 +39,10 @@ def form_name(form: tuple[bool, bool, bool]) -> str:
             "segmented" if segmented else "whole",
         )
     )
+
+
+every_form = pytest.mark.parametrize("form", FORMS, ids=form_name)
+sorted_or_not = pytest.mark.parametrize("indices_are_sorted", [True, False], ids=["sorted", "not"])
 
 
 def lowest(dtype: Any) -> Any:
@@ -112,6 +117,7 @@ CUMULATIVES = (
     Cumulative("cummin", np.minimum, highest, REAL),
     Cumulative("cumlogsumexp", np.logaddexp, lambda _: -np.inf, FLOATS),
 )
+every_cumulative = pytest.mark.parametrize("cumulative", CUMULATIVES, ids=lambda c: c.name)
 BY_NAME = {cumulative.name: cumulative for cumulative in CUMULATIVES}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import traceback
 from collections.abc import Generator, Iterator
@@ -71,10 +72,21 @@ def pytest_runtest_makereport(
     return report
 
 
+def _but_for_the_engine(item: pytest.Item) -> str:
+    """A name that a case shares with those on other engines, whose results are one reference's."""
+    case = getattr(item, "callspec", None)
+    values = [] if case is None else case.params.values()
+    names = [value.name for value in values if isinstance(value, Engine)]
+    return functools.reduce(lambda name, engine: name.replace(engine, ""), names, item.nodeid)
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves most cases of many to the thorough, and skips what needs a GPU without one."""
     leave_to_the_thorough(items, turn=int(jax.__version_info__ >= (0, 11)))
+    for item in items:
+        if item.get_closest_marker("gpu") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(_but_for_the_engine(item)))
     if any(item.get_closest_marker("gpu") for item in items) and jax.default_backend() != "gpu":
         reason = f"needs a CUDA GPU; JAX's default backend is {jax.default_backend()!r}"
         for item in items:

@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pytest
+
 from jscan import primitives
 from jscan.kernels import tuning
 
@@ -60,6 +62,9 @@ class Engine:
                 stack.enter_context(primitives.tiled(self.tile))
             yield self
 
+
+# For tests that take no engine's method, but run where it runs.
+on_engines = pytest.mark.usefixtures("engine")
 
 ENGINES = (
     # The fallback has no tiles, and its compilation grows with the logarithm of the size.

@@ -13,6 +13,7 @@ import numpy as np
 import jscan
 from jscan import operators
 from tests import reference
+from tests.functions import multiply_matrices
 
 Array = reference.Array
 Entries = dict[tuple[int, int], Any]
@@ -64,16 +65,6 @@ def bilinear(*outputs: Sequence[tuple[int, int | None, int]]) -> tuple[Any, Slop
         return a, b
 
     return combine, slopes
-
-
-def multiply_matrices(p: Any, q: Any) -> Any:
-    """2x2 matrices as four leaves: two pairs of states that depend on each other."""
-    return (
-        p[0] * q[0] + p[1] * q[2],
-        p[0] * q[1] + p[1] * q[3],
-        p[2] * q[0] + p[3] * q[2],
-        p[2] * q[1] + p[3] * q[3],
-    )
 
 
 def rotate(p: Any, q: Any) -> Any:

@@ -28,9 +28,9 @@ def as_array(caller: str, name: str, value: Any) -> jax.Array:
 
 
 def as_numbers(caller: str, name: str, value: Any) -> Array:
-    """Numbers of which those that are known stay with NumPy, in all their width.
+    """Numbers, known ones in NumPy and in all their width.
 
-    A Python integer that no dtype holds is an object.
+    A Python integer that fits no dtype becomes an array of dtype object.
     """
     if not isinstance(value, (bool, int, float, complex, np.generic, np.ndarray)):
         return as_array(caller, name, value)
@@ -41,10 +41,10 @@ def as_numbers(caller: str, name: str, value: Any) -> Array:
 
 
 def as_marks(caller: str, name: str, value: Any) -> Array:
-    """Flags or a mask, of a bool or integer dtype, of which what is not zero counts.
+    """Flags or a mask, of a bool or integer dtype; every value but zero is true.
 
-    What is known stays with NumPy. Where it is wider than JAX holds it is compared with zero
-    first: cut down to 32 bits, 2^32 would be zero.
+    Known values stay in NumPy. Those that are wider than JAX holds are compared with zero first,
+    since 2^32 cut down to 32 bits would be zero.
     """
     marks = as_integers(caller, name, value, allow_bool=True)
     if marks.dtype == object:
@@ -55,9 +55,9 @@ def as_marks(caller: str, name: str, value: Any) -> Array:
 
 
 def as_integers(caller: str, name: str, value: Any, *, allow_bool: bool) -> Array:
-    """Integers, or booleans where they are allowed, of which those that are known stay with NumPy.
+    """Integers, or booleans where they are allowed; known ones in NumPy.
 
-    Python integers that fit no dtype are an array of objects.
+    Python integers that fit no dtype become an array of dtype object.
     """
     array: Any
     if any(isinstance(x, jax.Array) for x in _items(value)) or hasattr(value, "__jax_array__"):
@@ -78,7 +78,7 @@ def as_integers(caller: str, name: str, value: Any, *, allow_bool: bool) -> Arra
 
 
 def kind_of(dtype: Any) -> int:
-    """0 for bool, then integers, floats and complex numbers."""
+    """The rank of a dtype among bool (0), integers, floats and complex numbers (3)."""
     if dtype == np.dtype(object):
         return 1
     kinds = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
@@ -113,7 +113,7 @@ def _converted(caller: str, name: str, value: Any, convert: Callable[[Any], Any]
 
 
 def _items(value: Any) -> list[Any]:
-    """What is in lists in lists, or a value that is none."""
+    """The items of nested lists, or the value itself where it is not a list."""
     return jax.tree.leaves(value, is_leaf=lambda item: not isinstance(item, (list, tuple)))
 
 
@@ -131,6 +131,6 @@ def _is_key(value: Any) -> bool:
 
 
 def is_sparse(value: Any) -> bool:
-    """Whether a pytree is a sparse array, whose leaves are no elements."""
+    """Whether a value is a sparse array, a pytree whose leaves are not its elements."""
     sparse = sys.modules.get("jax.experimental.sparse")  # slow to import, and seldom needed
     return sparse is not None and isinstance(value, sparse.JAXSparse)

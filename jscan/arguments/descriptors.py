@@ -51,10 +51,20 @@ def known_heads(array: Array, *, runs: bool) -> np.ndarray:
     return found
 
 
+def same_places(heads: np.ndarray, bounds: np.ndarray, total: int) -> bool:
+    """Whether every row of heads divides the axis as the bounds do, without empty segments."""
+    starts, ends = bounds[..., :-1], bounds[..., -1]
+    if heads.shape != (*ends.shape, total) or (ends != total).any():
+        return False
+    if (np.count_nonzero(heads, axis=-1) != starts.shape[-1]).any():
+        return False
+    return np.array_equal(np.nonzero(heads)[-1].reshape(starts.shape), starts)
+
+
 def narrow_flags(array: Array) -> Array:
     """Flags in a dtype that JAX holds: wider ones are compared with 0, which keeps their high bits.
 
-    The result is no array of the caller's, who may write to it later.
+    The result is never the caller's own array, which may be written to later.
     """
     return (array != 0).astype(bool) if _is_wide(array) else _own(array)
 

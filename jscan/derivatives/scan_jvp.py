@@ -17,7 +17,7 @@ from jscan.derivatives.tangents import Tangent, is_moving, jvp_of
 from jscan.derivatives.transposition import zero_of
 from jscan.heads import segment_starts, shift
 from jscan.plain.chunks import Chunk
-from jscan.plain.recurrence import Reader
+from jscan.plain.recurrence import ChunkReader
 from jscan.plain.scan import scan_in_plain_jax
 from jscan.primitives import joined, parted, scan_p, tangent
 
@@ -121,12 +121,13 @@ def _solve(
             component=part,
             transposed=False,
             dtypes=widths,
-            **{name: params[name] for name in ("axis", "method", "interpret", "tile")},
+            axis=params["axis"],
+            method=params["method"],
             **how,
         )
     else:
         chunk = Chunk(0, full[params["axis"]], params["axis"], params["reverse"])
-        read = Reader(known, flags, full, component=part, chunk=chunk, **how)
+        read = ChunkReader(known, flags, full, component=part, chunk=chunk, **how)
         given = [jnp.broadcast_to(x, full) for x in coming]
         direct = recurrence.Recurrence(part, read, transposed=False, differentiable=True)
         pairs = zip(direct.elements(given)[-part.size :], widths, strict=True)
@@ -139,5 +140,5 @@ def _before(
 ) -> list[jax.Array]:
     """The previous element of each, and zero at starts."""
     starts = None if flags is None else segment_starts(flags, axis=axis, reverse=reverse)
-    zeros = [np.zeros((), x.dtype)[()] for x in arrays]
+    zeros: list[Any] = [np.zeros((), x.dtype)[()] for x in arrays]
     return shift(arrays, starts, zeros, axis=axis, reverse=reverse)

@@ -1,4 +1,7 @@
-"""GPU kernels: Pallas on Triton. `scan` runs one, `why_not` says what stands in the way."""
+"""GPU kernels: functions of arrays that run them, and of shapes that say why none can run.
+
+An engine builds the kernels (`jscan.kernels.engines`); the other modules know none by name.
+"""
 
 from jscan.kernels.ranking import rank as rank
 from jscan.kernels.reducing import reduce as reduce

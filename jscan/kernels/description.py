@@ -18,6 +18,7 @@ import numpy as np
 from jax.extend import core
 
 from jscan.kernels import language
+from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant
@@ -40,7 +41,7 @@ class Scan:
 
     @property
     def beside(self) -> int:
-        """How many inputs are not cut into tiles; they come behind the others."""
+        """The number of inputs that are not cut into tiles, and come behind the others."""
         return 0
 
     @property
@@ -55,7 +56,7 @@ class Scan:
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
-        """The results that somebody uses, in the scan's full size."""
+        """The results that somebody uses: their size, which is the full one, and dtype."""
         size = self.geometry.outer * self.geometry.n * self.geometry.inner
         return [(size, d) for d, used in zip(self.results, self.used, strict=True) if used]
 
@@ -78,17 +79,17 @@ class Scan:
         language.when(last, lambda: work(tile))
         language.when(~last, lambda: work(tile.at(tile.index, inside=True)))
 
-    def split(self, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    def split(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
         """The input and output references out of all of the kernel's."""
         inputs, others = self.apart(refs)
         return inputs, others[: sum(self.used)]
 
-    def apart(self, refs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The input references, and whatever comes behind them."""
+    def apart(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
+        """The input references, and those behind them."""
         inputs = len(self.views) + (self.flag_view is not None) + self.beside
         return refs[:inputs], refs[inputs:]
 
-    def load(self, tile: Tile, inputs: Sequence[Any]) -> list[jax.Array]:
+    def load(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
         """The tile's leaves, ready to be scanned inclusively."""
         shift = tile.geometry.shift
         values = [
@@ -102,8 +103,8 @@ class Scan:
             return values
         return [self._restarts(tile, inputs[-1], shift), *values]
 
-    def _restarts(self, tile: Tile, flags: Any, shift: int) -> jax.Array:
-        """Non-zero where scans restart, ``shift`` positions to the left, as at the row's start."""
+    def _restarts(self, tile: Tile, flags: Ref, shift: int) -> jax.Array:
+        """Flags ``shift`` positions to the left; not zero where scans restart or a row starts."""
         shift += tile.geometry.reverse
         assert self.flag_view is not None
         flag = tile.load(flags, self.flag_view, shift)
@@ -131,11 +132,11 @@ class Scan:
     def store(
         self,
         tile: Tile,
-        outputs: Sequence[Any],
-        inputs: Sequence[Any],
+        outputs: Sequence[Ref],
+        inputs: Sequence[Ref],
         scanned: Sequence[jax.Array],
     ) -> None:
-        """Writes the values that somebody uses."""
+        """Write the values that somebody uses."""
         values = list(scanned[1:] if self.segmented else scanned)
         if self.segmented and tile.geometry.exclusive:
             restarts = self._restarts(tile, inputs[-1], 0) != 0

@@ -21,11 +21,11 @@ from jscan.kernels.tile import Tile
 
 LENGTH = 4096
 SMALL = 2**18
-"""Up to so many elements, XLA's constant costs no more, and is part of other kernels."""
+"""Up to this many elements XLA's constant costs no more, and XLA fuses it with other kernels."""
 
 
 def filled(size: int, value: Any, varies: Any, *, interpret: bool) -> jax.Array:
-    """``size`` elements of the NumPy scalar ``value``; ``varies`` is its manual axis type."""
+    """An array of ``size`` times the NumPy scalar ``value``, of the manual axis type ``varies``."""
     dtype = np.dtype(value.dtype)
     if size <= SMALL or interpret:
         return jnp.full((size,), value, dtype)

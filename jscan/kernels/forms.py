@@ -5,10 +5,10 @@
     ScannedTile   any operator, segmented or not: the aggregate is the scanned tile's last element
     LinearTile    logaddexp: a sum of exponentials (`jscan.kernels.logaddexp`)
 
-A form is loaded when made, and knows its ``aggregate``, whether it ``restarts`` (None where the
+A form is loaded when made. It knows its ``aggregate``, whether it ``restarts`` (None where the
 scan has no segments) and the ``identity`` with which `fold` takes a window of aggregates in any
-order (None where it cannot). ``scan`` does what can wait until the aggregate is out; ``store``
-writes the tile behind what came before it.
+order (None where it cannot). ``scan`` does what can wait until the aggregate is published, and
+``store`` writes the tile behind what came before it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core
 
 from jscan.kernels import language
 from jscan.kernels.description import Scan
+from jscan.kernels.language import Ref
 from jscan.kernels.logaddexp import LinearTile
 from jscan.kernels.operator import FLAG, commuting_identity
 from jscan.kernels.tile import Tile
 
 
-class Form(Protocol):
-    """A tile at work."""
+class Aggregates(Protocol):
+    """A rule by which aggregates combine."""
 
-    aggregate: list[jax.Array]
-    restarts: jax.Array | None
-    identity: Any
+    identity: Any  # with which a window is folded in any order; None where only a scan will do
 
     def fold(self, values: jax.Array) -> jax.Array:
         """The total of a window of aggregates, in any order."""
@@ -39,14 +39,36 @@ class Form(Protocol):
     def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         """One aggregate behind another."""
 
-    def scan(self) -> None:
-        """What can wait until the aggregate is out."""
 
-    def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None:
+class OperatorAggregates:
+    """Aggregates of an operator's values."""
+
+    def __init__(self, operator: core.ClosedJaxpr, identity: Any):
+        self._operator, self.identity = operator, identity
+
+    def fold(self, values: jax.Array) -> jax.Array:
+        """The total of a window of aggregates, in any order."""
+        return language.tile_reduce(self._operator, values, 0)
+
+    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
+        """One aggregate behind another."""
+        return language.evaluate(self._operator, [*left, *right])
+
+
+class Form(Aggregates, Protocol):
+    """A tile that has been loaded, in one of the three forms."""
+
+    aggregate: list[jax.Array]
+    restarts: jax.Array | None
+
+    def scan(self) -> None:
+        """Does what can wait until the aggregate is published."""
+
+    def store(self, outputs: Sequence[Ref], prefix: list[jax.Array] | None = None) -> None:
         """Writes the tile; without a prefix, as the only tile of its row."""
 
 
-def form(scan: Scan, tile: Tile, inputs: Sequence[Any]) -> Form:
+def form(scan: Scan, tile: Tile, inputs: Sequence[Ref]) -> Form:
     """Loads the tile in the form that suits the scan."""
     if scan.linear:
         return LinearTile(scan, tile, inputs)
@@ -55,12 +77,12 @@ def form(scan: Scan, tile: Tile, inputs: Sequence[Any]) -> Form:
     return ScannedTile(scan, tile, inputs)
 
 
-class ScannedTile:
-    """Scanned at once."""
+class ScannedTile(OperatorAggregates):
+    """A tile that is scanned at once."""
 
-    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Any]):
+    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref]):
         self._scan, self._tile, self._inputs = scan, tile, inputs
-        self.identity = commuting_identity(scan.operator)
+        super().__init__(scan.operator, commuting_identity(scan.operator))
         self.restarts: jax.Array | None = None
         self._leaves = scan.load(tile, inputs)
         self._first_step()
@@ -74,18 +96,10 @@ class ScannedTile:
             flag, *self.aggregate = self.aggregate
             self.restarts = flag != 0
 
-    def fold(self, values: jax.Array) -> jax.Array:
-        """The total of a window of aggregates, in any order."""
-        return language.tile_reduce(self._scan.operator, values, 0)
-
-    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
-        """One aggregate behind another."""
-        return language.evaluate(self._scan.operator, [*left, *right])
-
     def scan(self) -> None:
-        """Nothing is left to do."""
+        """Does nothing: the tile is scanned already."""
 
-    def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None:
+    def store(self, outputs: Sequence[Ref], prefix: list[jax.Array] | None = None) -> None:
         """Writes the tile; without a prefix, as the only tile of its row."""
         values = self._leaves
         if prefix is not None:
@@ -94,11 +108,11 @@ class ScannedTile:
 
 
 class ReducedTile(ScannedTile):
-    """Reduced at once, scanned later."""
+    """A tile that is reduced at once and scanned later."""
 
     def _first_step(self) -> None:
         axis = self._scan.geometry.axis
-        self.aggregate = [language.tile_reduce(self._scan.operator, self._leaves[0], axis)]
+        self.aggregate = [language.tile_reduce(self._operator, self._leaves[0], axis)]
 
     def scan(self) -> None:
         """Scans the tile."""
@@ -106,7 +120,7 @@ class ReducedTile(ScannedTile):
 
 
 def settled(leaves: Sequence[jax.Array]) -> list[jax.Array]:
-    """The scanned tile, now, where the compiler would put its last additions off.
+    """The scanned tile, computed now: the compiler would put its last additions off.
 
     Waiting for the prefix, they take a quarter more registers, hence programs off the
     multiprocessors. Pinned: sum 0.954 to 0.966, bfloat16 0.79 to 0.87, affine 0.80 to 0.84,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import language, locating
+from jscan.kernels.language import Ref
 from jscan.kernels.layout import View
 from jscan.kernels.operator import trace_scalars
 from jscan.kernels.tile import Tile
@@ -45,11 +45,11 @@ class Keys:
 
     @property
     def by_lane(self) -> bool:
-        """Whether lanes differ."""
+        """Whether each lane has segments of its own."""
         return bool(self.views) and self.views[0].strides[2] != 0
 
-    def before(self, tile: Tile, operands: Sequence[Any]) -> jax.Array:
-        """The key of the element before the tile, for each lane or for all; any for the first."""
+    def before(self, tile: Tile, operands: Sequence[Ref]) -> jax.Array:
+        """The key of the element before the tile, for each lane or for all; any in the first."""
         if self.kind == "whole":
             return jnp.int32(0)
         if self.kind == "offsets":
@@ -62,7 +62,7 @@ class Keys:
         return tile.load_one(operands[1], self.views[1], tile.index) - np.int32(1)
 
     def load(
-        self, strip: Tile, operands: Sequence[Any], before: jax.Array, *, counts: bool
+        self, strip: Tile, operands: Sequence[Ref], before: jax.Array, *, counts: bool
     ) -> jax.Array:
         """The leaf that stands for the keys of a strip: the keys, or heads where it ``counts``.
 
@@ -84,12 +84,12 @@ class Keys:
         return self.counted(count, strip, before)
 
     def counted(self, count: jax.Array, strip: Tile, before: jax.Array) -> jax.Array:
-        """The keys where ``count`` heads of the strip have been seen."""
+        """The keys behind so many heads of the strip: ``count`` at each element."""
         first = strip.along_positions(before)
         return count + jnp.where(strip.index == 0, np.int32(-1), first)
 
-    def ends(self, strip: Tile, operands: Sequence[Any], key: jax.Array) -> jax.Array:
-        """Where the next element has another key; undefined for the last of the row."""
+    def ends(self, strip: Tile, operands: Sequence[Ref], key: jax.Array) -> jax.Array:
+        """Whether the next element has another key; undefined for the row's last element."""
         if self.kind == "whole":
             return jnp.zeros(key.shape, jnp.bool_)
         if self.kind == "offsets":
@@ -104,7 +104,7 @@ class Keys:
     def ends_by_quarters(
         self,
         strip: Tile,
-        operands: Sequence[Any],
+        operands: Sequence[Ref],
         leaf: jax.Array,
         keys: Sequence[jax.Array],
     ) -> list[jax.Array]:
@@ -126,14 +126,14 @@ class Keys:
             keys[3] != self._narrow(strip.load_quarter(operands[0], self.views[0], 4)),
         ]
 
-    def _bound_behind(self, operands: Sequence[Any], strip: Tile, key: jax.Array) -> jax.Array:
-        """Where the segment ends; -1 if it is what lies behind the last bound."""
+    def _bound_behind(self, operands: Sequence[Ref], strip: Tile, key: jax.Array) -> jax.Array:
+        """The place behind the segment's end; -1 for what lies behind the last bound."""
         last = np.int32(self.bounds - 1)
         behind = jnp.minimum(key + np.int32(1), last)
         bound = locating.begins(operands[0], self._first(strip), behind)
         return jnp.where(key < last, bound, np.int32(-1))
 
-    def _heads(self, strip: Tile, descriptor: Any) -> jax.Array:
+    def _heads(self, strip: Tile, descriptor: Ref) -> jax.Array:
         here = strip.load_shared(descriptor, self.views[0])
         if self.kind == "flags":
             heads = here != 0
@@ -142,16 +142,16 @@ class Keys:
         return heads | strip.starts_shared(self._by_element(strip))
 
     def _by_element(self, strip: Tile) -> bool:
-        """Whether keys have a tile's shape, and are no column."""
+        """Whether each element of the strip has a key of its own, and keys are no column."""
         return strip.geometry.lanes == 1 or self.by_lane
 
     def _narrow(self, ids: jax.Array) -> jax.Array:
-        """Ids in 32 bits, those that are dropped as -1 where they would not fit."""
+        """Ids in 32 bits. Those of more bits that will be dropped become -1."""
         if ids.dtype.itemsize > KEY.itemsize:
             limit = np.asarray(self.num_segments, ids.dtype)[()]
             ids = jnp.where((ids >= 0) & (ids < limit), ids, jnp.full_like(ids, -1))
         return ids.astype(KEY)
 
     def _first(self, tile: Tile) -> jax.Array:
-        """Where the offsets of the tile's row begin."""
+        """The place at which the offsets of the tile's row begin."""
         return tile.row_of(self.views[0]) * np.int32(self.bounds)

@@ -1,4 +1,4 @@
-"""From arrays to one kernel call: the cut, the state, the launch."""
+"""From arrays to a kernel: how operands are cut, and the one place where an engine is called."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ import numpy as np
 from jax import lax
 
 from jscan import extent
+from jscan.combine import Combine
 from jscan.kernels import engines, tuning
 from jscan.kernels.complex import real_dtypes
 from jscan.kernels.language import Body
 from jscan.kernels.layout import Geometry, View, collapse
 from jscan.kernels.operator import prepare
 from jscan.kernels.state import TileState
+
+Leaf = jax.Array | jax.ShapeDtypeStruct
 
 _SUPPORTED = frozenset(
     [
@@ -27,7 +30,7 @@ _SUPPORTED = frozenset(
 )
 
 
-def why_not_dtypes(leaves: Sequence[Any]) -> str | None:
+def why_not_dtypes(leaves: Sequence[Leaf]) -> str | None:
     """Why no kernel can read these leaves; None if one can."""
     for leaf in leaves:
         if jnp.dtype(leaf.dtype).name not in _SUPPORTED:
@@ -36,11 +39,11 @@ def why_not_dtypes(leaves: Sequence[Any]) -> str | None:
 
 
 class Results(Protocol):
-    """What a kernel writes."""
+    """A description of what a kernel writes."""
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
-        """How many elements each array has that it writes, and of which dtype."""
+        """The size and dtype of each array that it writes."""
 
 
 class Cut:
@@ -57,7 +60,10 @@ class Cut:
         exclusive: bool = False,
         widths: Set[int] = frozenset(),
     ):
-        """``widths`` are those of the results, where they differ from the operands'."""
+        """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
+
+        ``widths`` are the item sizes of results, where those differ from the operands'.
+        """
         self.tuned = tuned
         self.geometry = Geometry(
             *_three(full, axis),
@@ -99,27 +105,27 @@ def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
 
 
 def shape_of(
-    leaves: Sequence[Any],
-    combine: Any,
+    leaves: Sequence[Leaf],
+    combine: Combine,
     axis: int,
     *,
     segmented: bool,
     tile: tuning.Tuning | None = None,
 ) -> tuning.Shape:
-    """What the choice of a tile depends on."""
+    """What the choice of a tile depends on, for an operator on these leaves."""
     equations = len(prepare(combine).jaxpr.eqns)
     return shape_of_leaves(leaves, axis, equations=equations, segmented=segmented, tile=tile)
 
 
 def shape_of_leaves(
-    leaves: Sequence[Any],
+    leaves: Sequence[Leaf],
     axis: int,
     *,
     equations: int,
     segmented: bool,
     tile: tuning.Tuning | None = None,
 ) -> tuning.Shape:
-    """The same for an operator of so many equations."""
+    """What the choice of a tile depends on, for an operator of so many equations."""
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
     return tuning.Shape(
         *_three(full, axis),
@@ -132,21 +138,24 @@ def shape_of_leaves(
 
 
 def whole_bytes(integers: jax.Array) -> jax.Array:
-    """Integers of 2 and 4 bits, which may lie packed in memory, as 8-bit ones."""
+    """The integers in whole bytes: those of 2 and 4 bits may lie packed in memory."""
     if integers.dtype.name in _SUPPORTED:
         return integers
     return integers.astype(jnp.int8 if integers.dtype.kind == "i" else jnp.uint8)
 
 
 def one_byte(flags: jax.Array) -> jax.Array:
-    """Flags of one byte each, of which any value but zero counts."""
+    """The flags in one byte each; any value but zero is a flag."""
     if flags.dtype.name in ("bool", "int8", "uint8"):
         return flags
     return lax.ne(flags, lax.full_like(flags, 0))
 
 
 def view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array, View]:
-    """The operand, flat, and how it lies in memory; materialised where it is no simple view."""
+    """The operand, flat, and how it lies in memory.
+
+    It is broadcast in memory where no simple view describes it.
+    """
     found = collapse(operand.shape, full, axis)
     # A mapped row is a tensor where a program has several, and its address must fit 32 bits.
     wide = operand.size >= 2**31 or math.prod(full[:axis]) >= extent.FAR
@@ -175,7 +184,7 @@ def call(
     references to the operands, the results and, if there are any, the state ``words``, which start
     as zeros. ``varies`` is the manual axis type of the results, if not the first operand's.
     """
-    # Pallas wants it said, even of arrays that no mesh axis varies over.
+    # Engines are told of it, even where no mesh axis varies over the arrays: Pallas asks for it.
     varies = jax.typeof(operands[0]).mat if varies is None else varies
     starts = [*starts]
     shapes: list[tuple[tuple[int, ...], np.dtype]] = [((size,), dtype) for size, dtype in written]
@@ -196,7 +205,7 @@ def call(
 def real_parts(
     leaves: Sequence[jax.Array], used: Sequence[bool]
 ) -> tuple[list[jax.Array], tuple[bool, ...]]:
-    """Each leaf, complex ones as two, and which of them are used."""
+    """The leaves, complex ones as two real ones each, and which of them are used."""
     parts: list[jax.Array] = []
     kept: list[bool] = []
     for leaf, wanted in zip(leaves, used, strict=True):
@@ -209,7 +218,7 @@ def real_parts(
 def complex_parts(
     outputs: Sequence[jax.Array], dtypes: Sequence[np.dtype], used: Sequence[bool]
 ) -> list[jax.Array]:
-    """Complex results of ``dtypes`` from their real parts; real ones as they are."""
+    """The results, complex ones among ``dtypes`` made of their two parts: see `real_parts`."""
     rest = iter(outputs)
     return [
         lax.complex(next(rest), next(rest)) if len(real_dtypes(dtype)) == 2 else next(rest)

@@ -1,4 +1,4 @@
-"""From where segments begin to which segment each position is in.
+"""The segment of each position, found from where segments begin.
 
     bounds     0  3  3  7               segment 1 is empty
     positions  0  1  2  3  4  5  6
@@ -25,7 +25,7 @@ from jscan.kernels.layout import Geometry
 from jscan.kernels.tile import Tile
 
 LENGTH = 512
-"""The fastest of 128, 256, 512, 1024 and 2048 (H200, 2026-11-22)."""
+"""Positions of a tile: the fastest of 128, 256, 512, 1024 and 2048 (H200, 2026-11-22)."""
 LANES = 32
 
 
@@ -50,7 +50,7 @@ def located(bounds: Ref, first: jax.Array, tile: Tile, count: int) -> jax.Array:
 
 
 def begins(bounds: Ref, first: jax.Array, segment: jax.Array) -> jax.Array:
-    """Where segments begin."""
+    """Where each ``segment`` begins; ``first`` is where the row's bounds begin."""
     return language.load(bounds, [(first, 1), (segment, 1)])
 
 
@@ -97,13 +97,13 @@ def ids(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
 
 
 def flags(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
-    """The head flags (bool) of ``n`` positions for each row; ``bounds`` as for `ids`."""
+    """The head flags (bool) of ``n`` positions for each row; ``bounds`` are those of `ids`."""
     rows, count = bounds.size // bounds.shape[-1], bounds.shape[-1]
     varies = jax.typeof(bounds).mat
     nowhere = fill.filled(rows * n, np.uint8(0), varies, interpret=interpret).reshape(rows, n)
     flat = bounds.reshape(rows, count)
 
-    def one(row: jax.Array, bounds: jax.Array) -> jax.Array:
+    def marked(row: jax.Array, bounds: jax.Array) -> jax.Array:
         # Segments without elements begin where another does, and the last bound is no head where
         # the row ends. Each takes a place of its own behind the row, so that no place recurs.
         number = lax.iota(jnp.uint32, count)
@@ -112,5 +112,5 @@ def flags(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
         place = jnp.where(repeats | (bounds >= n), number + np.uint32(n), place)
         return row.at[place].set(np.uint8(1), mode="drop", unique_indices=True)
 
-    heads = jax.vmap(one)(nowhere, flat)
+    heads = jax.vmap(marked)(nowhere, flat)
     return heads.reshape(*bounds.shape[:-1], n).astype(jnp.bool_)

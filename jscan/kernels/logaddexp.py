@@ -15,7 +15,7 @@ operator itself.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -24,10 +24,11 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.combine import trace
+from jscan.combine import Combine, trace
 from jscan.jaxprs import structure
 from jscan.kernels import language
 from jscan.kernels.description import Scan
+from jscan.kernels.language import Ref
 from jscan.kernels.operator import trace_scalars
 from jscan.kernels.registers import take
 from jscan.kernels.tile import Tile
@@ -36,14 +37,14 @@ DEPTH = {np.dtype(np.float32): 69.0, np.dtype(np.float64): 600.0}
 """Natural logs: exp(-69) is 2^-100, 26 bits above the smallest normal float32; likewise float64."""
 
 
-def is_logaddexp(combine: Any) -> bool:
+def is_logaddexp(combine: Combine) -> bool:
     """Whether ``combine`` is ``jnp.logaddexp`` of one real leaf."""
     avals = combine.jaxpr.out_avals
     return len(avals) == 1 and avals[0].dtype in DEPTH and _same(combine, avals[0].dtype)
 
 
 @functools.lru_cache(maxsize=1024)
-def _same(combine: Any, dtype: np.dtype) -> bool:
+def _same(combine: Combine, dtype: np.dtype) -> bool:
     return structure(combine.jaxpr.jaxpr) == _reference(dtype)
 
 
@@ -56,7 +57,7 @@ def _reference(dtype: np.dtype) -> Any:
 
 
 @functools.cache
-def _scalar(function: Any, dtype: np.dtype) -> core.ClosedJaxpr:
+def _scalar(function: Callable[..., jax.Array], dtype: np.dtype) -> core.ClosedJaxpr:
     return trace_scalars(lambda x, y: [function(x, y)], [dtype] * 2)
 
 
@@ -87,7 +88,7 @@ def _terms(values: jax.Array, axis: int) -> tuple[jax.Array, jax.Array, jax.Arra
 class LinearTile:
     """A tile of one leaf under logaddexp, summed in the linear domain."""
 
-    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Any]):
+    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref]):
         self._scan, self._tile, self._inputs = scan, tile, inputs
         values = self._load()
         self.dtype = np.dtype(values.dtype)
@@ -124,13 +125,13 @@ class LinearTile:
         [sums] = language.tile_scan(add, [self.terms], g.axis, reverse=g.reverse)
         self.sums = language.settle(sums)
 
-    def store(self, outputs: Sequence[Any], prefix: list[jax.Array] | None = None) -> None:
+    def store(self, outputs: Sequence[Ref], prefix: list[jax.Array] | None = None) -> None:
         """Writes the tile; without a prefix, as the only tile of its row."""
         nothing = jnp.full_like(self.maximum, -np.inf)
         before = nothing if prefix is None else jnp.where(self._tile.index == 0, nothing, prefix[0])
         self._store(outputs, before)
 
-    def _store(self, outputs: Sequence[Any], prefix: jax.Array) -> None:
+    def _store(self, outputs: Sequence[Ref], prefix: jax.Array) -> None:
         reference = language.nan_max(prefix, self.maximum)
         deepest = reference - self.dtype.type(DEPTH[self.dtype])
         start = jnp.maximum(prefix, self.first)

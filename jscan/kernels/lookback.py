@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ from jax.extend import core
 
 from jscan.kernels import language
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import form
+from jscan.kernels.forms import Aggregates, form
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant, take
@@ -95,20 +95,6 @@ class Look(NamedTuple):
 
     tags: jax.Array
     values: Sequence[jax.Array]
-
-
-class Aggregates(Protocol):
-    """How aggregates combine."""
-
-    @property
-    def identity(self) -> Any:
-        """With which windows are folded in any order; None where only a scan will do."""
-
-    def fold(self, values: jax.Array) -> jax.Array:
-        """The total of a window of aggregates, in any order."""
-
-    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
-        """One aggregate behind another."""
 
 
 class Lookback:

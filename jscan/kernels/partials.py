@@ -39,18 +39,18 @@ from jscan.kernels.registers import constant
 from jscan.kernels.tile import Tile
 
 DROPPED = np.int32(-1)
-"""The key of what belongs to no segment."""
+"""The key of entries that belong to no segment."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Partials:
-    """Entries of every tile, and the results of runs that need none."""
+    """A level of a reduction: entries of every tile, and the results of runs that need none."""
 
     reduction: Reduction
 
     @property
     def geometry(self) -> Geometry:
-        """The reduction's."""
+        """The reduction's cut."""
         return self.reduction.geometry
 
     @property
@@ -60,12 +60,12 @@ class Partials:
 
     @property
     def extent(self) -> int:
-        """Entries of a row."""
+        """The number of entries of a row."""
         return self.geometry.tiles * (2 if self.keyed else 1)
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
-        """Keys, leaves, results; of a reduction without segments only the leaves."""
+        """Keys and leaves of entries, then results; leaves alone where there are no segments."""
         size = self.geometry.outer * self.extent * self.geometry.inner
         leaves = [(size, d) for d in self.reduction.dtypes]
         return [(size, KEY), *leaves, *self.reduction.written] if self.keyed else leaves

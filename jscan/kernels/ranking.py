@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +25,7 @@ from jax import lax
 
 from jscan.kernels import launch, scanning, tuning
 from jscan.kernels.description import Scan
+from jscan.kernels.language import Ref
 from jscan.kernels.operator import trace_scalars
 from jscan.kernels.tile import Tile
 
@@ -42,7 +42,7 @@ class Ranking(Scan):
 
     @property
     def beside(self) -> int:
-        """``order`` reads how many elements are unmarked."""
+        """One where ``order`` reads how many elements are unmarked."""
         return int(self.emit == "order")
 
     @property
@@ -52,14 +52,14 @@ class Ranking(Scan):
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
-        """The one result."""
+        """The one result, with its size."""
         return [(self.geometry.outer * self.size * self.geometry.inner, COUNT)]
 
-    def load(self, tile: Tile, inputs: Sequence[Any]) -> list[jax.Array]:
+    def load(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
         """The marks as integers."""
         return [self._marks(tile, inputs[0]).astype(COUNT)]
 
-    def _marks(self, tile: Tile, marks: Any) -> jax.Array:
+    def _marks(self, tile: Tile, marks: Ref) -> jax.Array:
         [view] = self.views
         here = tile.load(marks, view)
         if self.source == "runs":
@@ -69,8 +69,8 @@ class Ranking(Scan):
     def store(
         self,
         tile: Tile,
-        outputs: Sequence[Any],
-        inputs: Sequence[Any],
+        outputs: Sequence[Ref],
+        inputs: Sequence[Ref],
         scanned: Sequence[jax.Array],
     ) -> None:
         """Writes what follows from the count."""
@@ -113,12 +113,12 @@ def rank(
     marks = launch.whole_bytes(marks) if source == "runs" else launch.one_byte(marks)
     full = marks.shape
     operator = trace_scalars(lax.add, [COUNT] * 2)
-    shape = shape_of(full, axis, tile)
+    shape = counted_shape(full, axis, tile)
     tuned = scanning.chosen(shape, "auto")
     if tuned.length < shape.n and emit in ("places", "order"):
         tuned = tuning.scatter(shape)
     cut = launch.Cut([marks], full, axis, tuned, reverse=reverse, widths={4})
-    one = Ranking(
+    ranking = Ranking(
         geometry=cut.geometry,
         operator=operator,
         dtypes=(COUNT,),
@@ -133,11 +133,11 @@ def rank(
         size=size,
     )
     beside = [] if unmarked is None else [unmarked.reshape(-1)]
-    [result] = scanning.launch(one, cut, interpret, beside)
+    [result] = scanning.launch(ranking, cut, interpret, beside)
     return result.reshape(*full[:axis], size, *full[axis + 1 :])
 
 
-def shape_of(full: Sequence[int], axis: int, tile: tuning.Tuning | None) -> tuning.Shape:
+def counted_shape(full: Sequence[int], axis: int, tile: tuning.Tuning | None) -> tuning.Shape:
     """What the choice of a tile depends on: a scan of 32-bit integers."""
     leaf = jax.ShapeDtypeStruct(tuple(full), jnp.int32)
     return launch.shape_of_leaves([leaf], axis, equations=1, segmented=False, tile=tile)

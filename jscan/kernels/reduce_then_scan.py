@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,12 +26,13 @@ from jax import lax
 
 from jscan.kernels import language, launch, scan_then_propagate, totals
 from jscan.kernels.description import Scan
+from jscan.kernels.language import Ref
 from jscan.kernels.operator import commuting_identity
 from jscan.kernels.tile import Tile
 
 
 def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
-    """Runs the kernels; parts are the tiles of ``scan``'s geometry."""
+    """Run the kernels; parts are the tiles of ``scan``'s geometry."""
     strip = min(cut.tuned.strip, scan.geometry.length)
     if scan.geometry.tiles == 1:  # nothing comes before the only part
         walk = functools.partial(_scan, scan, strip)
@@ -45,14 +45,14 @@ def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
     return cut.call(scan, before, walk, None, "jscan_parts", interpret)
 
 
-Carry = tuple[jax.Array, ...]
-"""Leaves, then the number of a strip."""
+Progress = tuple[jax.Array, ...]
+"""The leaves of a total, then the number of a strip."""
 
 
-class Walk:
-    """A program's way through the strips of its part."""
+class Part:
+    """A part of a row, and its strips, as its program walks them."""
 
-    def __init__(self, scan: Scan, strip: int, program: jax.Array, refs: Sequence[Any]):
+    def __init__(self, scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]):
         self.scan = scan
         self.tile = Tile(scan.geometry, program)
         g = scan.geometry
@@ -63,58 +63,58 @@ class Walk:
         self.inputs, self.others = scan.apart(refs)
 
     def strip(self, number: jax.Array) -> Tile:
-        """A strip of the part."""
+        """The strip of this number."""
         return self.place.at(self.tile.index * self.per_part + number)
 
 
-def _totals(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Any]) -> None:
+def _totals(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]) -> None:
     """The total of a part, from its end to its last restart."""
-    walk = Walk(scan, strip, program, refs)
+    part = Part(scan, strip, program, refs)
     operator = scan.leaf_operator
 
-    def goes_on(state: Carry) -> jax.Array:
+    def goes_on(state: Progress) -> jax.Array:
         *carry, left = state
         if not scan.segmented:
             return left > 0
         restarted = jnp.min((carry[0] != 0).astype(jnp.int32)) > 0
-        return (left > 0) & ((left == walk.count) | ~restarted)
+        return (left > 0) & ((left == part.count) | ~restarted)
 
-    def step(state: Carry) -> Carry:
+    def step(state: Progress) -> Progress:
         *carry, left = state
-        here = walk.strip(left - np.int32(1))
-        leaves = scan.load(here, walk.inputs)
+        here = part.strip(left - np.int32(1))
+        leaves = scan.load(here, part.inputs)
         if commuting_identity(operator) is not None and here.mask(0) is None:
             last = [language.tile_reduce(operator, leaves[0], here.geometry.axis)]
         else:
             last = here.last(scan.tile_scan(leaves))
         both = language.evaluate(operator, [*last, *carry])
-        kept = [jnp.where(left == walk.count, x, y) for x, y in zip(last, both, strict=True)]
+        kept = [jnp.where(left == part.count, x, y) for x, y in zip(last, both, strict=True)]
         return (*kept, left - np.int32(1))
 
     zeros = [jnp.zeros(scan.geometry.per_lane, a.dtype) for a in operator.out_avals]
-    *found, _ = lax.while_loop(goes_on, step, (*zeros, walk.count))
-    totals.write(scan, walk.tile, walk.others, found)
+    *found, _ = lax.while_loop(goes_on, step, (*zeros, part.count))
+    totals.write(scan, part.tile, part.others, found)
 
 
-def _scan(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Any]) -> None:
+def _scan(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]) -> None:
     """A part, scanned behind the total of all before it."""
-    walk = Walk(scan, strip, program, refs)
+    part = Part(scan, strip, program, refs)
     kinds = totals.dtypes(scan)
     count = len(kinds) if scan.geometry.tiles > 1 else 0
-    before = totals.read(walk.tile, scan.geometry, walk.others[:count], kinds[:count])
+    before = totals.read(part.tile, scan.geometry, part.others[:count], kinds[:count])
     before = before or [jnp.zeros((), kind) for kind in kinds]
-    outputs = walk.others[count:]
+    outputs = part.others[count:]
 
-    def step(state: Carry) -> Carry:
+    def step(state: Progress) -> Progress:
         *carry, number = state
-        here = walk.strip(number)
-        scanned = scan.tile_scan(scan.load(here, walk.inputs))
+        here = part.strip(number)
+        scanned = scan.tile_scan(scan.load(here, part.inputs))
         prefix = [here.along_positions(c) for c in carry]
         combined = scan.combine(prefix, scanned)
-        first = (number == 0) & (walk.tile.index == 0)  # nothing comes before, and nothing was read
+        first = (number == 0) & (part.tile.index == 0)  # nothing comes before, and nothing was read
         leaves = [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
-        scan.store(here, outputs, walk.inputs, leaves)
+        scan.store(here, outputs, part.inputs, leaves)
         return (*here.last(leaves), number + np.int32(1))
 
     carry = [jnp.broadcast_to(x, scan.geometry.per_lane) for x in before]
-    lax.while_loop(lambda s: s[-1] < walk.count, step, (*carry, jnp.int32(0)))
+    lax.while_loop(lambda s: s[-1] < part.count, step, (*carry, jnp.int32(0)))

@@ -1,17 +1,17 @@
-"""From arrays to one kernel call, for reductions."""
+"""Reductions of arrays: the operands of their kernels, the cut, and which kernels run."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jscan.combine import Combine
 from jscan.kernels import fill, keys, launch, partials, reduction, scanning, tuning
 from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
@@ -23,7 +23,7 @@ def reduce(
     leaves: Sequence[jax.Array],
     descriptor: jax.Array | None,
     *,
-    combine: Any,
+    combine: Combine,
     axis: int,
     kind: str,
     num_segments: int,
@@ -80,7 +80,7 @@ _LEVELS = {"scan_then_propagate": tuning.tree, "reduce_then_scan": tuning.walks}
 
 
 def _tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
-    """The cut for a named method, or for the better one."""
+    """The cut for this method; "auto" takes the better one."""
     rows = None if method in scanning.TALKING else tuning.block(shape)
     if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
         return rows
@@ -98,7 +98,7 @@ def _keys(
     num_segments: int,
     length: int,
 ) -> tuple[list[jax.Array], Keys]:
-    """The descriptor's operands, and how a kernel reads them."""
+    """The kernel's operands that describe segments, and how it reads keys from them."""
     if descriptor is None:
         return [], Keys(kind, num_segments, ())
     descriptor = launch.whole_bytes(descriptor)
@@ -122,7 +122,7 @@ def _keys(
 
 
 def _heads_before(descriptor: jax.Array, axis: int, kind: str, length: int) -> jax.Array:
-    """How many heads there are before each tile; the first element is one in any case."""
+    """The number of heads before each tile; the first element of a row always counts as one."""
     n = descriptor.shape[axis]
     tiles = -(-n // length)
     if kind == "flags":

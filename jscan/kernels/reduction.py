@@ -32,6 +32,7 @@ from jax import lax
 from jax.extend import core
 
 from jscan.kernels import language
+from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.keys import COUNTED, KEY, Keys
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
@@ -51,7 +52,7 @@ def beside_key(operator: core.ClosedJaxpr, counts: bool) -> core.ClosedJaxpr:
     leaves = len(operator.out_avals)
     apply = core.jaxpr_as_fun(operator)
 
-    def by_key(*scalars: Any) -> tuple[Any, ...]:
+    def by_key(*scalars: jax.Array) -> tuple[jax.Array, ...]:
         (kx, *x), (ky, *y) = scalars[: leaves + 1], scalars[leaves + 1 :]
         combined = apply(*x, *y)
         goes_on = ky == KEY.type(0) if counts else kx == ky
@@ -103,22 +104,6 @@ class Reduction:
         shape = right[0].shape
         left = [jnp.broadcast_to(x, shape) for x in left]
         return language.evaluate(self.operator, [*left, *right])
-
-
-@dataclasses.dataclass(frozen=True)
-class RunTotals:
-    """What a search asks of a reduction: how aggregates combine."""
-
-    reduction: Reduction
-    identity: Any
-
-    def fold(self, values: jax.Array) -> jax.Array:
-        """The total of a window of aggregates, in any order."""
-        return language.tile_reduce(self.reduction.operator, values, 0)
-
-    def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
-        """One aggregate behind another."""
-        return language.evaluate(self.reduction.operator, [*left, *right])
 
 
 def kernel(reduction: Reduction, window: int, program: jax.Array, refs: Sequence[Ref]) -> None:
@@ -350,7 +335,8 @@ def _finish(walk: StripWalk, window: int, words: Ref, runs: Runs) -> None:
     wanted = (runs.first_over | ~restarts) & (tile.index > 0)
 
     def end_first_run() -> None:
-        totals = RunTotals(reduction, commuting_identity(reduction.operator))
+        identity = commuting_identity(reduction.operator)
+        totals = OperatorAggregates(reduction.operator, identity)
         search = Lookback(reduction.operator, state, words, tile, window, totals)
         prefix = search.prefix(search.peek(tile.index))
         # A first run that is not over is the last one.

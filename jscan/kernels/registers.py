@@ -1,4 +1,4 @@
-"""Register tiles without a place in memory: constants, one element of many, bits."""
+"""Register tiles, wherever they belong in memory: constants, one element of many, bits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jscan.kernels import language
@@ -31,7 +32,7 @@ def take(values: jax.Array, where: jax.Array, axis: int) -> jax.Array:
 
 
 def to_bits(values: jax.Array) -> jax.Array:
-    """``values`` as signed integers of 32 or 64 bits: floats and unsigned ones bit by bit."""
+    """``values`` as signed integers of 32 or 64 bits; floats and unsigned ones keep their bits."""
     dtype = values.dtype
     if dtype == jnp.bool_:
         return values.astype(jnp.int32)
@@ -41,7 +42,7 @@ def to_bits(values: jax.Array) -> jax.Array:
     return values.astype(jnp.int32) if dtype.itemsize < 4 else values
 
 
-def from_bits(bits: jax.Array, dtype: Any) -> jax.Array:
+def from_bits(bits: jax.Array, dtype: np.dtype | type) -> jax.Array:
     """The inverse of `to_bits`."""
     dtype = jnp.dtype(dtype)
     if dtype == jnp.bool_:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +26,7 @@ import numpy as np
 
 from jscan.kernels import launch, totals
 from jscan.kernels.description import Scan
+from jscan.kernels.language import Ref
 from jscan.kernels.layout import View
 from jscan.kernels.operator import FLAG
 from jscan.kernels.tile import Tile
@@ -42,7 +42,7 @@ class Kept:
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
-        """In this order."""
+        """Totals, then first restarts where there are segments, then scanned leaves."""
         g, dtypes = self.scan.geometry, totals.dtypes(self.scan)
         few, many = g.outer * g.tiles * g.inner, g.outer * g.n * g.inner
         restarts = [(few, POSITION)] if self.scan.segmented else []
@@ -62,7 +62,7 @@ def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
     return cut.call(scan, behind, body, None, "jscan_propagate", interpret)
 
 
-def _scan(scan: Scan, program: jax.Array, refs: Sequence[Any]) -> None:
+def _scan(scan: Scan, program: jax.Array, refs: Sequence[Ref]) -> None:
     """A tile by itself."""
     tile = Tile(scan.geometry, program)
     inputs, outputs = scan.apart(refs)
@@ -79,7 +79,7 @@ def _scan(scan: Scan, program: jax.Array, refs: Sequence[Any]) -> None:
         tile.store(ref, leaf)
 
 
-def _propagate(scan: Scan, program: jax.Array, refs: Sequence[Any]) -> None:
+def _propagate(scan: Scan, program: jax.Array, refs: Sequence[Ref]) -> None:
     """A tile behind the total of all before it."""
     g = scan.geometry
     tile = Tile(g, program)

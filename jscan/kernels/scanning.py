@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jscan.combine import Combine
 from jscan.kernels import (
     block,
     chained,
@@ -45,7 +46,7 @@ from jscan.kernels.operator import Inexpressible, prepare
 def why_not(
     leaves: Sequence[Any],
     *,
-    combine: Any,
+    combine: Combine,
     axis: int,
     exclusive: bool,
     method: str,
@@ -81,7 +82,7 @@ def scan(
     leaves: Sequence[jax.Array],
     flags: jax.Array | None,
     *,
-    combine: Any,
+    combine: Combine,
     axis: int,
     reverse: bool,
     exclusive: bool,
@@ -90,42 +91,54 @@ def scan(
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
-    """Scans ``leaves`` along ``axis``; returns the used ones in the full shape.
+    """Scan ``leaves`` along ``axis``; the used ones in the full shape.
 
-    The cut is ``tile``, or the one that suits the shape where that is None.
-    Every operand's dimensions are full or 1. Runs where `why_not` finds nothing to object to.
+    Every operand's dimensions are full or 1, and `why_not` has nothing to object to. The operands
+    are cut by ``tile``, or as suits their shape where that is None.
     """
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
     if math.prod(full) == 0 or full[axis] == 1:
         return _trivial(leaves, combine, exclusive, used, full)
-    parts, real_used = real_parts(leaves, used)
-    operator = prepare(combine)
-    flags = None if flags is None else whole_bytes(flags)
-    operands = [*parts, *([] if flags is None else [flags])]
+    operands, real_used = real_parts(leaves, used)
+    if flags is not None:
+        operands.append(whole_bytes(flags))
     shape = shape_of(leaves, combine, axis, segmented=flags is not None, tile=tile)
     if method == "auto" and tuning.suits_two_passes(shape, sum(real_used)):
         method = "reduce_then_scan"
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    widths = {real.itemsize for d in results for real in real_dtypes(d)}
+    real_results = tuple(real for dtype in results for real in real_dtypes(dtype))
     cut = Cut(
         *(operands, full, axis, chosen(shape, method)),
         reverse=reverse,
         exclusive=exclusive,
-        widths=widths,
+        widths={dtype.itemsize for dtype in real_results},
     )
-    one = Scan(
+    described = _described(combine, cut, real_results, real_used, segmented=flags is not None)
+    outputs = launch(described, cut, interpret, method=method)
+    return complex_parts([x.reshape(full) for x in outputs], results, used)
+
+
+def _described(
+    combine: Combine,
+    cut: Cut,
+    results: tuple[np.dtype, ...],
+    used: tuple[bool, ...],
+    *,
+    segmented: bool,
+) -> Scan:
+    """The scan as its kernels see it; flags are the last operand where it is ``segmented``."""
+    operator = prepare(combine)
+    return Scan(
         geometry=cut.geometry,
         operator=operator,
         dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
-        results=tuple(real for d in results for real in real_dtypes(d)),
+        results=results,
         identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
-        used=real_used,
-        linear=flags is None and is_logaddexp(combine),
-        views=cut.views[: len(parts)],
-        flag_view=None if flags is None else cut.views[-1],
+        used=used,
+        linear=not segmented and is_logaddexp(combine),
+        views=cut.views[:-1] if segmented else cut.views,
+        flag_view=cut.views[-1] if segmented else None,
     )
-    outputs = launch(one, cut, interpret, method=method)
-    return complex_parts([x.reshape(full) for x in outputs], results, used)
 
 
 def chosen(shape: tuning.Shape, method: str) -> tuning.Tuning:
@@ -141,35 +154,40 @@ def chosen(shape: tuning.Shape, method: str) -> tuning.Tuning:
 
 
 TALKING = ("lookback", "serial_lookback", "chained")
-"""Strategies whose tiles wait for each other: asked for by name, they do it even in short rows."""
+"""Strategies whose tiles wait for each other. Asked for by name, they do so in short rows too."""
 
 
 def launch(
-    one: Scan, cut: Cut, interpret: bool, beside: Sequence[jax.Array] = (), method: str = "auto"
+    scan: Scan, cut: Cut, interpret: bool, beside: Sequence[jax.Array] = (), method: str = "auto"
 ) -> list[jax.Array]:
-    """Runs the kernels of a scan; operands that are not cut into tiles come ``beside``."""
+    """Run the kernels of a scan. Operands that are not cut into tiles come ``beside``."""
     in_strips = method == "reduce_then_scan" and cut.tuned.strip > 0
-    if one.geometry.tiles == 1 and not in_strips:
-        body: Callable[..., None] = functools.partial(block.kernel, one)
-        return cut.call(one, beside, body, None, "jscan_block", interpret)
+    if scan.geometry.tiles == 1 and not in_strips:
+        body: Callable[..., None] = functools.partial(block.kernel, scan)
+        return cut.call(scan, beside, body, None, "jscan_block", interpret)
     if method == "reduce_then_scan":
-        return reduce_then_scan.run(one, cut, interpret)
+        return reduce_then_scan.run(scan, cut, interpret)
     if method == "scan_then_propagate":
-        return scan_then_propagate.run(one, cut, interpret)
+        return scan_then_propagate.run(scan, cut, interpret)
     if method == "chained":
-        body = functools.partial(chained.kernel, one)
-        return cut.call(one, beside, body, chained.tile_state(one), "jscan_chained", interpret)
+        body = functools.partial(chained.kernel, scan)
+        return cut.call(scan, beside, body, chained.tile_state(scan), "jscan_chained", interpret)
     assert cut.tuned.warps == 1 or cut.tuned.window == 32 * cut.tuned.warps, cut.tuned
-    body = functools.partial(lookback.kernel, one, cut.tuned.window)
-    return cut.call(one, beside, body, lookback.tile_state(one), "jscan_lookback", interpret)
+    body = functools.partial(lookback.kernel, scan, cut.tuned.window)
+    return cut.call(scan, beside, body, lookback.tile_state(scan), "jscan_lookback", interpret)
 
 
 def _trivial(
-    leaves: Sequence[jax.Array], combine: Any, exclusive: bool, used: Sequence[bool], full: Any
+    leaves: Sequence[jax.Array],
+    combine: Combine,
+    exclusive: bool,
+    used: Sequence[bool],
+    full: tuple[int, ...],
 ) -> list[jax.Array]:
-    """Axes of length 0 or 1, and empty batches: nothing to launch."""
+    """The results where there is nothing to launch: axes of length 0 or 1, and empty batches."""
     kept = [k for k, u in enumerate(used) if u]
     dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
     if exclusive:
-        return [jnp.full(full, combine.identity[k], dtypes[k]) for k in kept]
+        identity: Any = combine.identity
+        return [jnp.full(full, identity[k], dtypes[k]) for k in kept]
     return [jnp.broadcast_to(leaves[k], full).astype(dtypes[k]) for k in kept]

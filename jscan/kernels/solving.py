@@ -1,4 +1,4 @@
-"""Recurrences of derivatives in one pass, from what they are made of to what follows from them.
+"""Recurrences of derivatives, computed in one pass from their operands to their results.
 
     known  ──┐ A, C             ┌── known
     coming ──┴─► (A, C v) ─► scan ─► s  ─► s, or transposed Cᵀ s
@@ -24,22 +24,24 @@ from jscan.derivatives.components import Component
 from jscan.derivatives.jacobian import Matrix, Source
 from jscan.kernels import launch, scanning, tuning
 from jscan.kernels.description import Scan
+from jscan.kernels.language import Ref
+from jscan.kernels.layout import View
 from jscan.kernels.operator import Inexpressible, expressible, prepare
 from jscan.kernels.tile import Tile
 
 
 @dataclasses.dataclass(frozen=True)
 class TangentScan(Scan):
-    """What to solve."""
+    """A recurrence to solve: a scan whose leaves are computed as they are read."""
 
     component: Component
     backwards: bool  # whether the differentiated scan ran from the end
     moved: bool  # whether previous values are moved already
     transposed: bool
 
-    def load(self, tile: Tile, inputs: Sequence[Any]) -> list[jax.Array]:
-        """The slopes and offsets."""
-        read = Reader(self, tile, inputs)
+    def load(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
+        """The tile's slopes and offsets."""
+        read = TileReader(self, tile, inputs)
         count = len(self.component.reads)
         linear = [read.at(i, 0).astype(self.component.dtype) for i in range(count, read.count)]
         leaves = recurrence.Recurrence(self.component, read, self.transposed).elements(linear)
@@ -50,56 +52,56 @@ class TangentScan(Scan):
     def store(
         self,
         tile: Tile,
-        outputs: Sequence[Any],
-        inputs: Sequence[Any],
+        outputs: Sequence[Ref],
+        inputs: Sequence[Ref],
         scanned: Sequence[jax.Array],
     ) -> None:
-        """Writes what follows from the states."""
-        read = Reader(self, tile, inputs)
+        """Writes the results, which follow from the scanned states."""
+        read = TileReader(self, tile, inputs)
         states = list(scanned[-self.component.size :])
         found = recurrence.Recurrence(self.component, read, self.transposed).results(states)
         for ref, value in zip(outputs, found, strict=True):
             tile.store(ref, value)
 
 
-class Reader:
+class TileReader:
     """A component's operands, as its matrices read a tile of them."""
 
-    def __init__(self, one: TangentScan, tile: Tile, inputs: Sequence[Any]):
-        self.one, self.tile, self.inputs = one, tile, inputs
-        self.count = len(one.views)
+    def __init__(self, scan: TangentScan, tile: Tile, inputs: Sequence[Ref]):
+        self.scan, self.tile, self.inputs = scan, tile, inputs
+        self.count = len(scan.views)
 
     def at(self, number: int, step: int) -> jax.Array:
-        """An operand, so many steps on in the direction of the differentiated scan."""
-        return self._load(self.inputs[number], self.one.views[number], step)
+        """An operand of the elements ``step`` places further in the differentiated scan."""
+        return self._load(self.inputs[number], self.scan.views[number], step)
 
-    def _load(self, ref: Any, view: Any, step: int) -> jax.Array:
-        right = -step if self.one.backwards else step
+    def _load(self, ref: Ref, view: View, step: int) -> jax.Array:
+        right = -step if self.scan.backwards else step
         return self.tile.load(ref, view, right if self.tile.geometry.reverse else -right)
 
     def __call__(self, source: Source, step: int) -> jax.Array:
-        """What a matrix reads."""
-        back = source[0] == "before" and not self.one.moved
-        return self.at(self.one.component.reads.index(source), step - back)
+        """The operand that a matrix reads as ``source``, ``step`` places further."""
+        back = source[0] == "before" and not self.scan.moved
+        return self.at(self.scan.component.reads.index(source), step - back)
 
     def start(self) -> jax.Array:
-        """Where the differentiated scan starts."""
-        one = self.one
-        first = self.tile.at_end(first=not one.backwards)
-        if one.flag_view is None:
+        """Which elements the differentiated scan starts at."""
+        scan = self.scan
+        first = self.tile.at_end(first=not scan.backwards)
+        if scan.flag_view is None:
             return first
-        flags = self._load(self.inputs[-1], one.flag_view, -1 if one.backwards else 0)
+        flags = self._load(self.inputs[-1], scan.flag_view, -1 if scan.backwards else 0)
         return first | (flags != 0)
 
 
 def _in_kernel(matrix: Matrix) -> Matrix:
-    """The matrix as Triton can compute it."""
+    """The matrix as a kernel can compute it."""
     return dataclasses.replace(matrix, jaxpr=expressible(matrix.jaxpr), rules=None)
 
 
 @functools.lru_cache(maxsize=1024)
 def prepared(component: Component) -> Component:
-    """The component as Triton can compute it. Raises `Inexpressible`."""
+    """The component as a kernel can compute it. Raises `Inexpressible`."""
     if component.size > recurrence.IN_KERNELS:
         raise Inexpressible(f"{component.size} states depend on each other")
     if component.dtype.kind == "c":
@@ -109,7 +111,7 @@ def prepared(component: Component) -> Component:
 
 
 def why_no_tangent(
-    operands: Sequence[Any],
+    operands: Sequence[launch.Leaf],
     *,
     component: Component,
     axis: int,
@@ -122,18 +124,18 @@ def why_no_tangent(
     except Inexpressible as error:
         return str(error)
     reason = launch.why_not_dtypes(operands)
-    shape = shape_of(operands, component, axis, False, tile)
+    shape = tangent_shape(operands, component, axis, False, tile)
     return reason or scanning.why_not_shape(shape, method)
 
 
-def shape_of(
-    operands: Sequence[Any],
+def tangent_shape(
+    operands: Sequence[launch.Leaf],
     component: Component,
     axis: int,
     segmented: bool,
     tile: tuning.Tuning | None,
 ) -> tuning.Shape:
-    """What the choice of a tile depends on: the leaves of its scan."""
+    """What the choice of a tile depends on, for the leaves that are scanned."""
     operator = prepare(recurrence.operator_of(component))
     full = np.broadcast_shapes(*(x.shape for x in operands))
     leaves = [jax.ShapeDtypeStruct(full, a.dtype) for a in operator.out_avals]
@@ -152,7 +154,7 @@ def tangent(
     reverse: bool,
     exclusive: bool,
     transposed: bool,
-    dtypes: Sequence[Any],
+    dtypes: Sequence[np.dtype],
     method: str,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
@@ -165,14 +167,14 @@ def tangent(
     operator = prepare(recurrence.operator_of(component))
     flags = None if flags is None else launch.whole_bytes(flags)
     operands = [*known, *linear, *([] if flags is None else [flags])]
-    shape = shape_of([*known, *linear], component, axis, flags is not None, tile)
+    shape = tangent_shape([*known, *linear], component, axis, flags is not None, tile)
     widths = {np.dtype(d).itemsize for d in dtypes}
     cut = launch.Cut(
         *(operands, full, axis, scanning.chosen(shape, method)),
         reverse=reverse != transposed,
         widths=widths,
     )
-    one = TangentScan(
+    scan = TangentScan(
         geometry=cut.geometry,
         operator=operator,
         dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
@@ -187,5 +189,5 @@ def tangent(
         moved=exclusive,
         transposed=transposed,
     )
-    outputs = scanning.launch(one, cut, interpret, method=method)
+    outputs = scanning.launch(scan, cut, interpret, method=method)
     return [x.reshape(full) for x in outputs]

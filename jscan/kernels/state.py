@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +24,9 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import language
+from jscan.kernels.language import Ref
 from jscan.kernels.registers import from_bits, to_bits
-from jscan.kernels.tile import Tile
+from jscan.kernels.tile import Address, Tile
 
 EMPTY, AGGREGATE, PREFIX = np.int32(0), np.int32(1), np.int32(2)
 
@@ -40,7 +40,7 @@ def to_pieces(value: jax.Array) -> list[jax.Array]:
     return [bits.astype(jnp.int32), high.astype(jnp.int32)]
 
 
-def from_pieces(pieces: Sequence[jax.Array], dtype: Any) -> jax.Array:
+def from_pieces(pieces: Sequence[jax.Array], dtype: np.dtype) -> jax.Array:
     """The inverse of `to_pieces`."""
     if len(pieces) == 1:
         return from_bits(pieces[0], dtype)
@@ -61,24 +61,24 @@ class TileState:
 
     @property
     def pieces(self) -> tuple[int, ...]:
-        """How many words each leaf takes."""
+        """The number of words that each leaf takes."""
         return tuple(2 if d.itemsize == 8 else 1 for d in self.dtypes)
 
     @property
     def words(self) -> int:
-        """How many words there are in all."""
+        """The number of words in all."""
         return self._states + self.tickets
 
     @property
     def _states(self) -> int:
         return math.prod((self.rows, sum(self.pieces), self.tiles, self.lanes))
 
-    def take_ticket(self, words: Any) -> jax.Array:
-        """How many programs took one before this one did."""
+    def take_ticket(self, words: Ref) -> jax.Array:
+        """The number of programs that took a ticket before this one."""
         return language.take_ticket(words, [(jnp.int32(1), self._states)])
 
-    def _terms(self, tile: Tile, piece: int, index: jax.Array) -> list[tuple[Any, int]]:
-        """Addresses of ``piece`` of tiles ``index``: a scalar, or a window as leading dimension."""
+    def _terms(self, tile: Tile, piece: int, index: jax.Array) -> Address:
+        """The address of a piece of tile ``index``, or of a window of tiles as first dimension."""
         terms = [
             (tile.row_block, sum(self.pieces) * self.tiles * self.lanes),
             (jnp.int32(piece), self.tiles * self.lanes),
@@ -91,20 +91,20 @@ class TileState:
 
     def publish(
         self,
-        words: Any,
+        words: Ref,
         tile: Tile,
         tag: jax.Array,
         values: Sequence[jax.Array],
         mask: jax.Array | None = None,
     ) -> None:
-        """Writes a tile's words; ``mask`` says whether (per lane) there is anything to write."""
+        """Write a tile's words, in the lanes of ``mask``."""
         mask = _and(mask, self._existing(tile))
         pieces = [p for v in values for p in to_pieces(v)]
         for number, piece in enumerate(pieces):
             terms = self._terms(tile, number, tile.index)
             language.publish(words, terms, tag, piece, mask)
 
-    def peek(self, words: Any, tile: Tile, window: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
+    def peek(self, words: Ref, tile: Tile, window: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
         """The tags and values of the tiles in ``window``; tiles before the first read as EMPTY."""
         inside = tile.across_lanes(window >= 0)
         existing = self._existing(tile)
@@ -125,7 +125,7 @@ class TileState:
         return tag, values
 
     def _existing(self, tile: Tile) -> jax.Array | None:
-        """Which lanes of the tile exist; None for all."""
+        """Whether each lane of the tile exists; None where all do."""
         g = tile.geometry
         if g.inner % g.lanes == 0:
             return None

@@ -1,7 +1,7 @@
 """The steps of a tile that talks to others, named once.
 
 The kernels mark them, so that a step is seen in the program and in a profile; the model of the
-protocol (tests/protocol) takes the same, and a kernel that departs from the model is found out.
+protocol (tests/protocol) takes the same steps, so that a test finds a kernel that departs from it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import jax
 
 
 class Step(enum.Enum):
-    """What a tile does, in the order of the kernels' pictures."""
+    """A step of a tile, in the order of the kernels' pictures."""
 
     TAKE_TICKET = "take a ticket"
     LOAD = "load"
@@ -24,5 +24,5 @@ class Step(enum.Enum):
     STORE = "store"
 
     def marked(self) -> contextlib.AbstractContextManager[None]:
-        """What is traced inside bears the step's name; the lowered code is the same."""
+        """A context that names what is traced in it after the step; lowered code stays the same."""
         return jax.named_scope(self.value)

@@ -23,7 +23,6 @@ import copy
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,10 +30,11 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import language
+from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View, size_of
 from jscan.kernels.registers import take
 
-Address = list[tuple[Any, int]]
+Address = list[tuple[jax.Array, int]]
 """Terms to be summed (`language.Terms`)."""
 
 VECTOR = 8
@@ -84,7 +84,7 @@ class Tile:
         return [*terms, *self.lane_terms(lane_stride, self._iota(len(g.shape) - 1))]
 
     def _start(self, stride: int, shift: int) -> Address:
-        """Where the tile's first element in memory lies, ``shift`` positions to the left."""
+        """The address ``shift`` positions left of the tile's first element in memory."""
         g = self.geometry
         step = shift if g.reverse else -shift
         if not g.far:
@@ -93,7 +93,7 @@ class Tile:
         return [(self.index, sign * g.length * stride), (jnp.int32(1), first * stride)]
 
     def lane_terms(self, stride: int, lane: jax.Array) -> Address:
-        """Addresses across the lanes; none where they share what is there."""
+        """The term of an address that tells lanes apart; none where they share what is there."""
         if not stride:
             return []
         # Opaque to the compiler, so that each thread takes one lane. Then the whole scan of a lane
@@ -107,47 +107,55 @@ class Tile:
         return [*first, (lane, stride)] if g.lanes > 1 else first
 
     def mask(self, shift: int) -> jax.Array | None:
-        """Which of the elements ``shift`` positions to the left exist; None for all.
+        """Whether each element ``shift`` positions to the left exists; None where all do.
 
         A negative shift asks for elements to the right.
         """
         g = self.geometry
-        checks = []
+        # In scan order, only elements to the left may lie before the start of the axis, and only
+        # the last tile and elements to the right reach beyond its end.
+        before = shift > 0
         beyond = not self.inside and (shift < 0 or g.n % g.length != 0)
-        if g.far:
-            place = self.positions() - np.int32(shift)
-            if shift > 0:
-                checks.append((self.index > 0) | (place >= 0))
-            if beyond:
-                checks.append(place < self._left())
-        elif beyond or shift > 0:
-            element = self.element() + np.int32(shift if g.reverse else -shift)
-            low, high = shift > 0, beyond
-            if g.reverse:
-                low, high = high, low
-            if low:
-                checks.append(element >= 0)
-            if high:
-                checks.append(element < np.int32(g.n))
+        on_axis = self._on_far_axis if g.far else self._on_axis
+        checks = on_axis(shift, before, beyond)
         if g.outer % g.rows:
             checks.append(self._iota(0) < size_of(self.row_block, g.outer, g.rows))
         if g.inner % g.lanes:
             checks.append(self.lanes_exist(self._iota(len(g.shape) - 1)))
         return functools.reduce(lax.bitwise_and, checks) if checks else None
 
+    def _on_axis(self, shift: int, before: bool, beyond: bool) -> list[jax.Array]:
+        """Whether the elements ``shift`` to the left lie not ``before`` the axis nor ``beyond``.
+
+        A check for each of the two that is asked for, in memory order.
+        """
+        if not (before or beyond):
+            return []
+        g = self.geometry
+        element = self.element() + np.int32(shift if g.reverse else -shift)
+        too_low, too_high = (beyond, before) if g.reverse else (before, beyond)
+        checks = [element >= 0] if too_low else []
+        return [*checks, element < np.int32(g.n)] if too_high else checks
+
+    def _on_far_axis(self, shift: int, before: bool, beyond: bool) -> list[jax.Array]:
+        """`_on_axis` by places in the tile, where elements have no number in 32 bits."""
+        place = self.positions() - np.int32(shift)
+        checks = [(self.index > 0) | (place >= 0)] if before else []
+        return [*checks, place < self._left()] if beyond else checks
+
     def _left(self) -> jax.Array:
-        """Positions from the tile's first one to the end of the axis, or more than it has."""
+        """The positions from the tile's first to the end of the axis, or more than a tile has."""
         g = self.geometry
         last = np.int32(g.n - (g.tiles - 1) * g.length)
         return jnp.where(self.index == np.int32(g.tiles - 1), last, np.int32(2 * g.length))
 
-    def load(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
+    def load(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; undefined where none exist."""
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
         return language.load(ref, terms, mask=self.mask(shift))
 
-    def load_shared(self, ref: Any, view: View, shift: int = 0) -> jax.Array:
-        """Like `load`; of an operand whose lanes are shared, one column."""
+    def load_shared(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
+        """The same, but one column of an operand whose lanes are shared."""
         if self.geometry.lanes == 1 or view.strides[2]:
             return self.load(ref, view, shift)
         column = copy.copy(self)
@@ -162,25 +170,25 @@ class Tile:
             return self.row_block
         return lax.rem(lax.div(self.row_block, np.int32(repeat)), np.int32(count))
 
-    def load_one(self, ref: Any, view: View, place: jax.Array) -> jax.Array:
-        """The operand's element at ``place``, in a tile of one row: one for each lane, or for all.
+    def load_one(self, ref: Ref, view: View, place: jax.Array) -> jax.Array:
+        """The operand's element at ``place`` for each lane, or for all, in a tile of one row.
 
-        Undefined where there is none.
+        It is undefined where there is none.
         """
         stride = view.strides[1]
         inside = (place >= 0) & (place < np.int32(view.shape[1]))
         return self._load_lanes(ref, view, [(place, stride)], inside)
 
-    def load_before(self, ref: Any, view: View) -> jax.Array:
-        """The operand's element before the tile's first, where memory and scan have one direction.
+    def load_before(self, ref: Ref, view: View) -> jax.Array:
+        """The operand's element before the tile's first, in a scan that is not reversed.
 
-        Undefined in the first tile.
+        It is undefined in the first tile.
         """
         stride = view.strides[1]
         place = [(self.index, self.geometry.length * stride), (jnp.int32(-1), stride)]
         return self._load_lanes(ref, view, place, self.index > 0)
 
-    def _load_lanes(self, ref: Any, view: View, place: Address, mask: jax.Array) -> jax.Array:
+    def _load_lanes(self, ref: Ref, view: View, place: Address, mask: jax.Array) -> jax.Array:
         row_stride, _, lane_stride = view.strides
         terms = [(self.row_of(view), row_stride), *place, *self._one_a_lane(lane_stride)]
         if lane_stride and self.geometry.lanes > 1:
@@ -188,7 +196,7 @@ class Tile:
         return language.load(ref, terms, mask=mask)
 
     def store_row(
-        self, ref: Any, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
+        self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
     ) -> None:
         """Writes one value for each lane to ``place`` of a result (outer, extent, inner)."""
         g = self.geometry
@@ -203,18 +211,18 @@ class Tile:
         return lax.broadcasted_iota(jnp.int32, (self.geometry.lanes,), 0)
 
     def _one_a_lane(self, stride: int) -> Address:
-        """Addresses of one element a lane."""
+        """The terms of an address with one element for each lane."""
         return self.lane_terms(stride, self.lane())
 
     def lanes_exist(self, lane: jax.Array) -> jax.Array:
-        """Which of these lanes of the tile are lanes of the array."""
+        """Whether each of these lanes of the tile is a lane of the array."""
         g = self.geometry
         return lane < size_of(self.lane_block, g.inner, g.lanes)
 
     def at(self, index: jax.Array, *, inside: bool = False) -> Tile:
-        """Another tile of the same row and lanes; one ``inside`` has no end of the axis in it.
+        """Another tile of the same row and lanes.
 
-        Nor has its neighbour to the right.
+        One that is ``inside`` does not reach the end of the axis, nor does its right neighbour.
         """
         other = copy.copy(self)
         other.index, other.inside = index, inside
@@ -227,11 +235,11 @@ class Tile:
         return other
 
     def quarter(self, place: int) -> jax.Array:
-        """Index along the axis of what lies ``place`` behind every fourth element."""
+        """The index along the axis of what lies ``place`` behind every fourth element."""
         return self._first_in_memory() + np.int32(place) + self._every_fourth()
 
     def quarter_left(self, place: int) -> jax.Array:
-        """How many elements of the axis lie behind each of those; below 0 where it is none."""
+        """The number of elements behind each of those; negative where it lies beyond the axis."""
         g = self.geometry
         if not g.far:
             return np.int32(g.n - 1) - self.quarter(place)
@@ -240,8 +248,8 @@ class Tile:
     def _every_fourth(self) -> jax.Array:
         return lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0) * np.int32(4)
 
-    def load_quarter(self, ref: Any, view: View, place: int) -> jax.Array:
-        """An operand's elements ``place`` behind every fourth one; a tile has one dimension."""
+    def load_quarter(self, ref: Ref, view: View, place: int) -> jax.Array:
+        """The operand's elements ``place`` behind every fourth one, in a tile of one dimension."""
         assert not self.geometry.reverse, "behind is to the right"
         row_stride, stride, lane_stride = view.strides
         terms = [(self.row_of(view), row_stride), *self._start(stride, -place)]
@@ -250,7 +258,7 @@ class Tile:
         mask = None if self.inside else self.quarter_left(place) >= 0
         return language.load(ref, [*terms, (every, 4 * stride)], mask=mask)
 
-    def store(self, ref: Any, value: jax.Array) -> None:
+    def store(self, ref: Ref, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
         g = self.geometry
         view = View((g.outer, g.n, g.inner), (1, g.outer))
@@ -258,7 +266,7 @@ class Tile:
         language.store(ref, terms, value.astype(ref.dtype), mask=self.mask(0))
 
     def scatter(
-        self, ref: Any, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
+        self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
     ) -> None:
         """Writes each element where ``mask`` to ``place`` of a result (outer, extent, inner)."""
         place, mask = self.spread(place), self.spread(mask)
@@ -268,7 +276,7 @@ class Tile:
         language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
 
     def scatter_quarter(
-        self, ref: Any, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
+        self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
     ) -> None:
         """`scatter` of every fourth element of a tile of one dimension; all of them exist."""
         inner = self.geometry.inner
@@ -279,7 +287,7 @@ class Tile:
         ]
         language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
 
-    def gather_row(self, ref: Any) -> jax.Array:
+    def gather_row(self, ref: Ref) -> jax.Array:
         """The tile's elements of an operand (outer, inner): one for each row and lane."""
         return language.load(ref, self._outside(self.geometry.inner), mask=self.mask(0))
 
@@ -291,16 +299,22 @@ class Tile:
         terms = [(self.row_block, g.rows * row_stride), (within, row_stride)]
         return [*terms, *self.lane_terms(int(g.inner > 1), self._iota(len(g.shape) - 1))]
 
-    def _limited(self, terms: Address, dtype: Any, shift: int) -> Address:
-        """The address, known to the compiler as a multiple of `VECTOR` elements and no more."""
+    def _limited(self, terms: Address, dtype: np.dtype, shift: int) -> Address:
+        """The address, known to the compiler as a multiple of `VECTOR` elements and no more.
+
+        As it is where the compiler would not take more anyhow: accesses have 16 bytes at most, and
+        as many as the address is a multiple of.
+        """
         g = self.geometry
-        whole = g.length % VECTOR == 0 and not shift and not (g.reverse and g.n % VECTOR)
-        if dtype.itemsize * VECTOR >= 16 or not g.mixed or g.lanes > 1 or not whole:
+        narrow = dtype.itemsize * VECTOR < 16
+        begins_whole = not shift and not (g.reverse and g.n % VECTOR)
+        whole = g.lanes == 1 and g.length % VECTOR == 0 and begins_whole
+        if not (narrow and g.mixed and whole):
             return terms
         return [(language.opaque(jnp.int32(0)), VECTOR), *terms]
 
     def before_start(self, shift: int) -> jax.Array:
-        """Where the element ``shift`` positions to the left would lie before the row's start."""
+        """Whether the element ``shift`` positions to the left lies before the start of the axis."""
         g = self.geometry
         if g.far:
             return (self.index == 0) & (self.positions() < np.int32(shift))
@@ -308,23 +322,23 @@ class Tile:
         return element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
 
     def exists(self) -> jax.Array:
-        """Which elements there are."""
+        """Whether each element exists."""
         mask = self.mask(0)
         return jnp.full(self.geometry.shape, True) if mask is None else mask
 
     def starts_shared(self, spread: bool) -> jax.Array:
-        """Which element the axis starts with; if not ``spread``, for a column of lanes."""
+        """Whether each element is the axis's first; a column for all lanes, unless ``spread``."""
         return self._shared(spread).at_end(first=True)
 
     def ends_shared(self, spread: bool) -> jax.Array:
-        """Which element the axis ends with; if not ``spread``, for a column of lanes."""
+        """Whether each element is the axis's last; a column for all lanes, unless ``spread``."""
         return self._shared(spread).at_end(first=False)
 
     def _shared(self, spread: bool) -> Tile:
         return self if spread else self.cut(dataclasses.replace(self.geometry, lanes=1))
 
     def at_end(self, *, first: bool) -> jax.Array:
-        """Which element is the first one of the axis in memory, or the last."""
+        """Whether each element is the first one of the axis in memory, or the last."""
         g = self.geometry
         if not g.far:
             return self.element() == np.int32(0 if first else g.n - 1)
@@ -333,19 +347,19 @@ class Tile:
         return self.positions() == self._left() - np.int32(1)
 
     def element(self) -> jax.Array:
-        """Each element's index along the axis, in memory order; outside the axis at its ends.
+        """The index of each element along the axis; beyond its ends, what would come there.
 
-        An axis that is `Geometry.far` has none in 32 bits.
+        On an axis that is `Geometry.far`, 32 bits do not hold it.
         """
         return self._first_in_memory() + self._iota(self.geometry.axis)
 
     def positions(self) -> jax.Array:
-        """Each element's place in the tile, in scan order."""
+        """The place of each element in the tile, in scan order."""
         place = self._iota(self.geometry.axis)
         return np.int32(self.geometry.length - 1) - place if self.geometry.reverse else place
 
     def last(self, values: Sequence[jax.Array]) -> list[jax.Array]:
-        """Each value at the tile's last position in scan order."""
+        """The elements at the tile's last position in scan order."""
         g = self.geometry
         edge = self.positions() == np.int32(g.length - 1)
         if values[0].ndim < len(g.shape):  # columns that all lanes share

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ import numpy as np
 
 from jscan.kernels import block, launch, tuning
 from jscan.kernels.description import Scan
+from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.tile import Tile
 
@@ -25,7 +25,7 @@ LONGEST = 4096
 
 
 def dtypes(scan: Scan) -> tuple[np.dtype, ...]:
-    """Of a scan's totals."""
+    """The dtypes of a scan's totals."""
     return tuple(np.dtype(a.dtype) for a in scan.leaf_operator.out_avals)
 
 
@@ -38,27 +38,29 @@ class Totals:
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
-        """One of each leaf."""
+        """A total of each leaf for each tile."""
         g = self.geometry
         return [(g.outer * g.tiles * g.inner, d) for d in self.dtypes]
 
 
-def write(scan: Scan, tile: Tile, outputs: Sequence[Any], values: Sequence[jax.Array]) -> None:
-    """A tile's totals, each of the shape of one position."""
+def write(scan: Scan, tile: Tile, outputs: Sequence[Ref], values: Sequence[jax.Array]) -> None:
+    """Write a tile's totals, each of the shape of one position."""
     everywhere = jnp.ones(scan.geometry.per_lane, jnp.bool_)
     for ref, value in zip(outputs, values, strict=True):
         tile.store_row(ref, scan.geometry.tiles, tile.index, value, everywhere)
 
 
-def read(tile: Tile, g: Geometry, refs: Sequence[Any], kinds: Sequence[np.dtype]) -> list[Any]:
-    """What was written for the tile before; undefined for the first of a row."""
+def read(
+    tile: Tile, g: Geometry, refs: Sequence[Ref], kinds: Sequence[np.dtype]
+) -> list[jax.Array]:
+    """The totals of the tile before; undefined for the first tile of a row."""
     view = View((g.outer, g.tiles, g.inner), (1, g.outer))
     found = [tile.load_one(ref, view, tile.index - np.int32(1)) for ref in refs]
     return [as_read(x, d) for x, d in zip(found, kinds, strict=True)]
 
 
 def as_read(values: jax.Array, dtype: np.dtype) -> jax.Array:
-    """What `load` gives of an array of ``dtype``: Booleans are read as the bytes that they are."""
+    """What was loaded from an array of ``dtype``: Booleans come as the bytes that they are."""
     return values != 0 if dtype == np.bool_ else values
 
 
@@ -69,13 +71,13 @@ Longer = Callable[[Scan, launch.Cut, bool], list[jax.Array]]
 def scanned(
     scan: Scan, totals: Sequence[jax.Array], interpret: bool, longer: Longer, tile: int
 ) -> list[jax.Array]:
-    """Totals up to and with each tile; rows of more than ``tile`` go the ``longer`` way."""
+    """The totals up to and with each tile; rows of more than ``tile`` go the ``longer`` way."""
     g = scan.geometry
     shape, leaves = (g.outer, g.tiles, g.inner), dtypes(scan)
     length = min(tuning.next_power_of_2(g.tiles), tuning.next_power_of_2(tile))
     tuned = tuning.Tuning(length, lanes=1, warps=max(1, min(8, length // 256)), window=1)
     cut = launch.Cut([x.reshape(shape) for x in totals], shape, 1, tuned)
-    one = Scan(
+    of_totals = Scan(
         geometry=cut.geometry,
         operator=scan.leaf_operator,
         dtypes=leaves,
@@ -86,7 +88,7 @@ def scanned(
         views=cut.views,
         flag_view=None,
     )
-    if one.geometry.tiles > 1:
-        return longer(one, cut, interpret)
-    body = functools.partial(block.kernel, one)
-    return cut.call(one, (), body, None, "jscan_totals", interpret)
+    if of_totals.geometry.tiles > 1:
+        return longer(of_totals, cut, interpret)
+    body = functools.partial(block.kernel, of_totals)
+    return cut.call(of_totals, (), body, None, "jscan_totals", interpret)

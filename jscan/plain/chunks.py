@@ -24,7 +24,7 @@ from jax import lax
 from jscan import extent
 from jscan.combine import Combine
 from jscan.heads import as_bool
-from jscan.plain.scan import scan_from
+from jscan.plain.scan import Combination, scan_from
 from jscan.primitives import parted
 
 ELEMENTS = 2**14
@@ -72,15 +72,15 @@ class Chunk:
         return lax.concatenate([self._slice(inside, 1, self.size - 1), beyond], self.axis)
 
     def restarts(self, flags: jax.Array | None) -> jax.Array | None:
-        """Where the scan restarts, by head flags of the whole axis.
+        """Flags of the elements at which the scan restarts, from head flags of the whole axis.
 
-        What it says of the chunk's first position in scan order is of no use without a carry.
+        At an end of the axis they may be wrong, but there the scan starts in any case.
         """
         return None if flags is None else as_bool(self.of(flags, int(self.reverse)))
 
     def scanned(
         self,
-        fn: Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]],
+        fn: Combination,
         leaves: list[jax.Array],
         restarts: jax.Array | None,
         carry: Carry | None,
@@ -129,7 +129,7 @@ def length_of(full: Sequence[int], axis: int) -> int:
 def run(
     step: Step,
     full: tuple[int, ...],
-    dtypes: Sequence[Any],
+    dtypes: Sequence[np.dtype[Any]],
     *,
     axis: int,
     reverse: bool,
@@ -146,7 +146,7 @@ def run(
         return step(Chunk(0, n, axis, reverse), initial)[0]
     count, rest = divmod(n, length)
 
-    def chunk_at(i: Any) -> Chunk:
+    def chunk_at(i: int | jax.Array) -> Chunk:
         return Chunk(n - (i + 1) * length if reverse else i * length, length, axis, reverse)
 
     def written(
@@ -219,7 +219,9 @@ def scan_in_chunks(
     return run(step, full, results, axis=axis, reverse=reverse)
 
 
-def _exclusive(chunk: Chunk, x: jax.Array, identity: Any, restarts: jax.Array | None) -> jax.Array:
+def _exclusive(
+    chunk: Chunk, x: jax.Array, identity: np.generic, restarts: jax.Array | None
+) -> jax.Array:
     """A chunk's inclusive results, perhaps behind a carry, as exclusive ones."""
     value = np.asarray(identity, x.dtype)[()]
     if x.shape[chunk.axis] == chunk.size:

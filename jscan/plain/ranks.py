@@ -21,7 +21,7 @@ def rank_in_plain_jax(
     size: int,
     **_: Any,
 ) -> list[jax.Array]:
-    """The ranks by ``lax.cumsum`` and a scatter."""
+    """The results of ``rank_p``, by ``lax.cumsum`` and a scatter."""
     n = marks.shape[axis]
     if n == 0:
         shape = (*marks.shape[:axis], size, *marks.shape[axis + 1 :])
@@ -35,16 +35,15 @@ def rank_in_plain_jax(
         return [before]
     element = lax.broadcasted_iota(jnp.int32, marks.shape, axis)
     if emit == "order":
-        place, value = jnp.where(marked != 0, unmarked[0] + before, element - before), element
+        place = jnp.where(marked != 0, unmarked[0] + before, element - before)
     else:
         place = jnp.where(marked != 0, before, n)
-        value = element
 
-    def one(place: jax.Array, value: jax.Array) -> jax.Array:
+    def of_row(place: jax.Array, element: jax.Array) -> jax.Array:
         into = jnp.full((size,), n, jnp.int32)
-        return into.at[place].set(value, mode="drop")
+        return into.at[place].set(element, mode="drop")
 
-    by_row = jax.vmap(one)(_rows(place, axis), _rows(value, axis))
+    by_row = jax.vmap(of_row)(_rows(place, axis), _rows(element, axis))
     rest = (*marks.shape[:axis], *marks.shape[axis + 1 :])
     return [jnp.moveaxis(by_row.reshape(*rest, size), -1, axis)]
 
@@ -62,8 +61,8 @@ def _marked(marks: jax.Array, *, axis: int, source: str) -> jax.Array:
 
 
 def locate_in_plain_jax(bounds: jax.Array, *, n: int, emit: str, **_: Any) -> list[jax.Array]:
-    """Bounds scattered to where they are; ids are their running count."""
-    flat = bounds.reshape(-1, bounds.shape[-1])
+    """The results of ``locate_p``. Bounds are scattered, and ids are their running count."""
+    rows = bounds.reshape(-1, bounds.shape[-1])
 
     def ids(row: jax.Array) -> jax.Array:
         return lax.cumsum(jnp.zeros((n,), jnp.int32).at[row].add(1, mode="drop")) - 1
@@ -71,5 +70,5 @@ def locate_in_plain_jax(bounds: jax.Array, *, n: int, emit: str, **_: Any) -> li
     def flags(row: jax.Array) -> jax.Array:
         return jnp.zeros((n,), jnp.bool_).at[row].set(True, mode="drop")
 
-    result = jax.vmap(ids if emit == "ids" else flags)(flat)
+    result = jax.vmap(ids if emit == "ids" else flags)(rows)
     return [result.reshape(*bounds.shape[:-1], n)]

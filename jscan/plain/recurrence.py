@@ -32,7 +32,7 @@ def split(
     return leaves[:count], leaves[count:], flags
 
 
-class Reader:
+class ChunkReader:
     """Operands, as the matrices of a component read a chunk of them.
 
     Args:
@@ -123,7 +123,7 @@ def tangent_in_plain_jax(
     against = reverse != transposed
     chunk = Chunk(0, full[axis], axis, against)
     how: dict[str, Any] = {"component": component, "reverse": reverse, "exclusive": exclusive}
-    read = Reader(known, flags, full, chunk=chunk, **how)
+    read = ChunkReader(known, flags, full, chunk=chunk, **how)
     given = [jnp.broadcast_to(x, full) for x in linear]
     solved = recurrence.Recurrence(component, read, transposed, differentiable)
     states = elements = solved.elements(given)
@@ -161,7 +161,7 @@ def tangent_in_chunks(
     how: dict[str, Any] = {"component": component, "reverse": reverse, "exclusive": exclusive}
 
     def step(chunk: Chunk, carry: Carry | None) -> tuple[list[jax.Array], Carry]:
-        read = Reader(known, flags, full, chunk=chunk, **how)
+        read = ChunkReader(known, flags, full, chunk=chunk, **how)
         solved = recurrence.Recurrence(component, read, transposed)
         elements = solved.elements([read.at(x, 0) for x in linear])
         elements = _without_past(elements, component, read.edge(chunk.reverse))

@@ -14,9 +14,10 @@ import numpy as np
 from jax import lax
 
 from jscan import extent, heads, meshes, operators, primitives
+from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype
 from jscan.plain import scatters
-from jscan.plain.scan import flattened, scan_in_plain_jax
+from jscan.plain.scan import Combination, flattened, scan_in_plain_jax
 from jscan.primitives import parted
 
 
@@ -30,9 +31,11 @@ def reduce_in_plain_jax(
     differentiable: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
-    """The reduction in plain JAX: a scatter for the machine's operations, else a scan.
+    """The results of ``reduce_p``.
 
-    Where it is ``differentiable`` and not by scatter, the scan is one by ``method``.
+    A whole axis is reduced in pairs of neighbours; segments by a scatter if the operator is one
+    that XLA scatters by, else by a scan. Where JAX is to differentiate that scan, it is a bound one
+    by ``method``.
     """
     leaves, descriptor = parted(operands, kind != "whole")
     full = full_shape(operands, axis, kind)
@@ -58,8 +61,11 @@ def reduce_in_plain_jax(
     ]
 
 
-def full_shape(operands: Sequence[Any], axis: int, kind: str) -> tuple[int, ...]:
-    """The leaves' shape, with the dimensions that only the descriptor has in full."""
+def full_shape(operands: Sequence[extent.Shaped], axis: int, kind: str) -> tuple[int, ...]:
+    """The shape of leaves that may have some dimension in full only in their descriptor.
+
+    Offsets have their own number of elements along the axis.
+    """
     if kind != "offsets":
         return extent.full_shape(operands)
     *leaves, offsets = operands
@@ -69,7 +75,7 @@ def full_shape(operands: Sequence[Any], axis: int, kind: str) -> tuple[int, ...]
 
 
 def segment_numbers(descriptor: jax.Array, *, axis: int, kind: str, n: int) -> jax.Array:
-    """The segment of each of ``n`` elements; what is dropped may have any other number."""
+    """The number of the segment of each of ``n`` elements, out of range where it is dropped."""
     if kind == "ids":
         return descriptor
     if kind == "offsets":
@@ -89,6 +95,7 @@ def _reduce_segments(
     num_segments: int,
     by_scan: str | None,
 ) -> list[jax.Array]:
+    """Reduce along the first axis, by a scan with the method ``by_scan`` unless that is None."""
     identity = combine.identity
     assert identity is not None
     monoids = combine.monoids
@@ -109,7 +116,7 @@ def _reduce_segments(
 
 
 def _scatters(name: str | None, identity: np.generic) -> bool:
-    """Whether a scatter reduces a leaf: into its identity, which is combined with the rest."""
+    """Whether a scatter reduces a leaf, which combines the elements with ``identity`` too."""
     if name not in scatters.UPDATES:
         return False
     operator, _ = REDUCTIONS[name]
@@ -117,25 +124,25 @@ def _scatters(name: str | None, identity: np.generic) -> bool:
 
 
 def _scatter(
-    name: str, x: jax.Array, numbers: jax.Array, identity: Any, num_segments: int
+    name: str, x: jax.Array, numbers: jax.Array, identity: np.generic, num_segments: int
 ) -> jax.Array:
-    """``x`` gathered into segments along the first axis; numbers outside are dropped."""
+    """``x`` reduced into segments along the first axis, without elements that are in none."""
 
-    def one(x: jax.Array, numbers: jax.Array) -> jax.Array:
+    def scattered(x: jax.Array, numbers: jax.Array) -> jax.Array:
         places = heads.places_of(numbers, num_segments)
         return scatters.scatter(name, x, places, (num_segments, *x.shape[1:]), identity)
 
     if all(size == 1 for size in numbers.shape[1:]):
-        return one(x, numbers.reshape(numbers.shape[0]))
+        return scattered(x, numbers.reshape(numbers.shape[0]))
     rest = x.shape[1:]
     numbers = jnp.broadcast_to(numbers, x.shape)
-    columns = jax.vmap(one, in_axes=1, out_axes=1)
+    columns = jax.vmap(scattered, in_axes=1, out_axes=1)
     matrix = (x.shape[0], math.prod(rest))
     flat = columns(x.reshape(matrix), numbers.reshape(matrix))
     return flat.reshape(num_segments, *rest)
 
 
-REDUCTIONS: dict[str | None, tuple[operators.Operator, Callable[..., Any]]] = {
+REDUCTIONS: dict[str | None, tuple[operators.Operator, Callable[..., jax.Array]]] = {
     "add": (operators.add, lax.add),
     "mul": (operators.mul, lax.mul),
     "max": (operators.max, lax.max),
@@ -144,11 +151,11 @@ REDUCTIONS: dict[str | None, tuple[operators.Operator, Callable[..., Any]]] = {
     "or": (operators.bitwise_or, lax.bitwise_or),
     "xor": (operators.bitwise_xor, lax.bitwise_xor),
 }
-"""The operators, by primitive, that XLA reduces by itself, with their identities."""
+"""Operators and XLA's own reductions by them, by the name of the primitive that combines."""
 
 
 def are_monoids(combine: Combine) -> bool:
-    """Whether XLA reduces every leaf by itself."""
+    """Whether XLA has a reduction of its own for every leaf."""
     return all(
         name in REDUCTIONS and REDUCTIONS[name][0].takes(dtype)
         for name, dtype in zip(combine.monoids, combine.dtypes, strict=True)
@@ -156,7 +163,7 @@ def are_monoids(combine: Combine) -> bool:
 
 
 def reduce_monoids(leaves: Sequence[jax.Array], combine: Combine, *, axis: int) -> list[jax.Array]:
-    """Reduce each leaf by the one operation that combines it; ``axis`` is gone from the results."""
+    """Reduce each leaf by the one operation that combines it. The results lack ``axis``."""
     results = []
     for leaf, name, dtype in zip(leaves, combine.monoids, combine.dtypes, strict=True):
         operator, operation = REDUCTIONS[name]
@@ -172,7 +179,7 @@ def reduce_general(
     *,
     axis: int,
 ) -> list[jax.Array]:
-    """Reduce with an operator on whole arrays; results have one element along ``axis``."""
+    """Reduce with an operator on whole arrays, to one element along ``axis``."""
     flat = flattened(fn, leaves, treedef)
     wide = [
         lax.convert_element_type(meshes.gather(x, axis), accumulation_dtype(x.dtype))
@@ -186,12 +193,12 @@ def reduce_general(
 
 
 def reduce_pairs(
-    fn: Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]],
+    fn: Combination,
     leaves: list[jax.Array],
     *,
     axis: int,
 ) -> list[jax.Array]:
-    """Combine neighbours in pairs, in order, until one element is left along ``axis``."""
+    """Combine neighbours in pairs until one element is left along ``axis``."""
     while (n := leaves[0].shape[axis]) > 1:
         even = n - n % 2
         pairs = fn(
@@ -208,15 +215,16 @@ def reduce_pairs(
 def last_of_segments(
     scanned: Sequence[jax.Array],
     numbers: jax.Array,
-    identity: Sequence[Any],
+    identity: Sequence[Neutral],
     *,
     axis: int,
     num_segments: int,
 ) -> list[jax.Array]:
-    """The last element of each segment of a scan, at its number along ``axis``, or the identity.
+    """The last element of each segment of a scan, or the identity where a segment has none.
 
-    ``numbers`` covers the leading dimensions of every leaf, with their sizes or 1. Places are
-    scattered and elements gathered, since a gather is linear and a scatter to equal places is not.
+    ``numbers`` are those of the elements' segments, and covers the leading dimensions of every
+    leaf, with their sizes or 1. Places are scattered and elements gathered, since a gather is
+    linear and a scatter to equal places is not.
     """
     if numbers.shape[axis] == 0 or num_segments == 0:
         places = jnp.full((*numbers.shape[:axis], num_segments, *numbers.shape[axis + 1 :]), -1)
@@ -240,7 +248,7 @@ def last_of_segments(
 
 
 def _last_places(numbers: jax.Array, *, axis: int, num_segments: int) -> jax.Array:
-    """Where each segment's last element is along ``axis``, or -1 where it has none."""
+    """The place of each segment's last element along ``axis``, or -1 where it has none."""
     n = numbers.shape[axis]
     last = heads.segment_starts(heads.changes(numbers, axis=axis), axis=axis, reverse=True)
     segment = jnp.where(last, heads.places_of(numbers, num_segments), np.int32(num_segments))
@@ -248,10 +256,10 @@ def _last_places(numbers: jax.Array, *, axis: int, num_segments: int) -> jax.Arr
     with jax.enable_x64(True) if wide else contextlib.nullcontext():
         dtype = jnp.int64 if wide else jnp.int32
 
-        def one(segment: jax.Array) -> jax.Array:
+        def of_row(segment: jax.Array) -> jax.Array:
             into = jnp.full((num_segments,), -1, dtype)
             return into.at[segment].max(lax.iota(dtype, n), mode="drop")
 
-        by_row = jax.vmap(one)(jnp.moveaxis(segment, axis, -1).reshape(-1, n))
+        by_row = jax.vmap(of_row)(jnp.moveaxis(segment, axis, -1).reshape(-1, n))
         rest = (*numbers.shape[:axis], *numbers.shape[axis + 1 :])
         return jnp.moveaxis(by_row.reshape(*rest, num_segments), -1, axis)

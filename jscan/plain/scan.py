@@ -1,17 +1,21 @@
-"""Scans in plain JAX, on ``lax.associative_scan``: what runs where no kernel does."""
+"""Scans in plain JAX, on ``lax.associative_scan``. They run where no kernel does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jscan import extent, heads, meshes
+from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype
 from jscan.primitives import parted
+
+Combination: TypeAlias = Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]]
+"""An operator on flat lists of leaves: what is on the left and on the right, combined."""
 
 
 def scan_in_plain_jax(
@@ -60,7 +64,7 @@ def scan_general(
     *,
     axis: int,
     reverse: bool,
-    identity: Sequence[Any] | None,
+    identity: Sequence[Neutral] | None,
 ) -> list[jax.Array]:
     """Scan with an operator on whole arrays, called as ``lax.associative_scan`` would call it.
 
@@ -80,8 +84,8 @@ def flattened(
     fn: Callable[[Any, Any], Any],
     leaves: Sequence[jax.Array],
     treedef: jax.tree_util.PyTreeDef,
-) -> Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]]:
-    """``fn`` on lists of leaves in their accumulation dtypes."""
+) -> Combination:
+    """A user's operator as one on lists of leaves, which stay in their accumulation dtypes."""
 
     def flat(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         results = jax.tree.leaves(
@@ -98,15 +102,18 @@ def flattened(
 
 
 def scan_flat(
-    fn: Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]],
+    fn: Combination,
     leaves: list[jax.Array],
     flags: jax.Array | None,
     *,
     axis: int,
     reverse: bool,
-    identity: Sequence[Any] | None,
+    identity: Sequence[Neutral] | None,
 ) -> list[jax.Array]:
-    """Scan leaves of accumulation dtypes; ``flags`` makes it segmented, ``identity`` exclusive."""
+    """Scan leaves of accumulation dtypes.
+
+    The scan is segmented if there are head ``flags``, and exclusive if there is an ``identity``.
+    """
     if leaves[0].shape[axis] == 0:
         return list(leaves)
     placed, leaves = leaves, [meshes.gather(x, axis) for x in leaves]
@@ -118,21 +125,21 @@ def scan_flat(
 
 
 def scan_from(
-    fn: Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]],
+    fn: Combination,
     leaves: list[jax.Array],
     starts: jax.Array | None,
     *,
     axis: int,
     reverse: bool,
 ) -> list[jax.Array]:
-    """Scan inclusively, anew wherever ``starts`` says."""
+    """Scan inclusively, and restart at ``starts``, if there are any."""
     if starts is None:
         whole: list[jax.Array] = lax.associative_scan(fn, leaves, reverse=reverse, axis=axis)
         return whole
 
-    # Schwartz's transform: (fx, x) + (fy, y) = (fx or fy, y if fy else x + y). Where fy the
-    # operator is applied across a head and its result thrown away. Its derivative there may be
-    # infinite or NaN, which zero times does not throw away: it is applied to ones instead.
+    # Schwartz's transform: (fx, x) + (fy, y) = (fx or fy, y if fy else x + y). Where fy is set the
+    # operator is applied across a head, and its result is thrown away. But its derivative may be
+    # infinite or NaN there, which times zero is not zero, so the operator is applied to ones.
     def flag_value(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         (fx, *xs), (fy, *ys) = left, right
         apart = [[heads.choose(fy, lax.full_like(v, 1), v) for v in side] for side in (xs, ys)]

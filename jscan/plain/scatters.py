@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
+from jscan.arguments.identity import Neutral
+
+Places: TypeAlias = jax.Array | tuple[jax.Array, ...]
+"""Indices along the first axis, or an array of them for each of several axes."""
+
 UPDATES = {"add": "add", "mul": "multiply", "max": "max", "min": "min"}
-"""What updates a segment, by the primitive that combines its elements."""
+"""Methods of ``x.at`` by the name of the primitive that combines a segment's elements."""
 
 
 def scatter(
     name: str,
     x: jax.Array,
-    places: Any,
+    places: Places,
     shape: tuple[int, ...],
-    identity: Any,
+    identity: Neutral | int,
     *,
     unique: bool = False,
 ) -> jax.Array:
-    """``x`` combined into an array of ``shape`` at ``places`` along the first axis.
+    """An array of ``shape`` full of ``identity``, with which ``x`` is combined at ``places``.
 
-    Places, or several arrays of them for several axes, are not negative; those behind the end are
-    dropped.
+    Places are not negative, and elements of places behind the end are dropped.
     """
     if name in ("max", "min") and jnp.issubdtype(x.dtype, jnp.inexact):
         return _extremum(x, places, name, shape, identity, unique)
@@ -32,7 +36,12 @@ def scatter(
 
 
 def _update(
-    name: str, x: jax.Array, places: Any, shape: tuple[int, ...], identity: Any, **how: Any
+    name: str,
+    x: jax.Array,
+    places: Places,
+    shape: tuple[int, ...],
+    identity: Any,
+    **how: Any,
 ) -> jax.Array:
     update = getattr(jnp.full(shape, identity, x.dtype).at[places], UPDATES[name])
     result: jax.Array = update(x, mode="drop", wrap_negative_indices=False, **how)
@@ -41,7 +50,12 @@ def _update(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4, 5))
 def _extremum(
-    x: jax.Array, places: Any, name: str, shape: tuple[int, ...], identity: Any, unique: bool
+    x: jax.Array,
+    places: Places,
+    name: str,
+    shape: tuple[int, ...],
+    identity: Neutral | int,
+    unique: bool,
 ) -> jax.Array:
     return _update(name, x, places, shape, identity, unique_indices=unique)
 
@@ -50,14 +64,14 @@ def _extremum(
 def _extremum_jvp(
     name: str,
     shape: tuple[int, ...],
-    identity: Any,
+    identity: Neutral | int,
     unique: bool,
-    primals: tuple[jax.Array, Any],
+    primals: tuple[jax.Array, Places],
     tangents: tuple[jax.Array, Any],
 ) -> tuple[jax.Array, jax.Array]:
-    """The mean of the tangents of the elements that are the extremum, as JAX's own rule has it.
+    """The mean of the tangents of the elements that are the extremum, as in JAX's own rule.
 
-    That divides zero by zero in a segment without elements, which ``jax.debug_nans`` finds.
+    That rule divides zero by zero in a segment without elements, which ``jax.debug_nans`` reports.
     """
     x, places = primals
     result = _extremum(x, places, name, shape, identity, unique)

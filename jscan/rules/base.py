@@ -26,13 +26,14 @@ from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan import primitives, versions
+from jscan.derivatives.tangents import Tangent
 
 Form: TypeAlias = Callable[..., list[jax.Array]]
 """From a primitive's operands, and its parameters as keywords, to its results."""
 
 
 class NoKernel(Exception):
-    """Raised by a form in kernels where none can run; says why."""
+    """The reason why no kernel can run, raised by a form in kernels."""
 
 
 def register(
@@ -44,7 +45,7 @@ def register(
     in_kernels: Form,
     on_cpu: Form | None = None,
     batch: Callable[..., tuple[list[jax.Array], list[int]]] | None = None,
-    jvp: Callable[..., tuple[list[jax.Array], list[Any]]] | None = None,
+    jvp: Callable[..., tuple[list[jax.Array], list[Tangent]]] | None = None,
     transpose: Callable[..., list[Any]] | None = None,
     dce: Callable[..., tuple[list[bool], core.JaxprEqn | None]] | None = None,
 ) -> None:
@@ -103,7 +104,7 @@ def _compiled(
 def _chosen(
     name: str, in_kernels: Form, plain: Form, *operands: jax.Array, **params: Any
 ) -> list[jax.Array]:
-    """The results by a kernel where one can run; a method that was named has to."""
+    """The results by a kernel, or in plain JAX if none can run and no method is named."""
     method = params.get("method", "auto")
     if method != "xla":
         try:
@@ -118,7 +119,7 @@ def _chosen(
 def _lower_to_kernels(
     form: Form, ctx: mlir.LoweringRuleContext, *operands: Any, **params: Any
 ) -> Sequence[Any]:
-    """Lower a form that may hold a kernel, which knows nothing of meshes and runs on one device."""
+    """Lower a form with kernels for one device, since a kernel knows nothing of meshes."""
     current = jax.sharding.get_abstract_mesh()
     empty = AbstractMesh((), (), abstract_device=current.abstract_device)
     with use_abstract_mesh(empty), _as_traced(ctx, params), versions.lowering_kernels():

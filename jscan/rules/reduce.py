@@ -14,7 +14,7 @@ from jax.interpreters import ad
 from jscan import extent, heads
 from jscan.combine import Combine
 from jscan.derivatives import transposition
-from jscan.derivatives.tangents import jvp_of, summed_to
+from jscan.derivatives.tangents import Tangent, jvp_of, summed_to
 from jscan.plain.reduce import full_shape, reduce_in_plain_jax, segment_numbers
 from jscan.primitives import joined, parted, reduce_p
 from jscan.rules import base
@@ -61,8 +61,7 @@ def reduce_in_kernels(
         assert descriptor is not None
         lanes, far = math.prod(full[axis + 1 :]), extent.FAR
         if lanes > 1 or max(descriptor.size, full[axis]) >= far:
-            # Lanes share what one search finds, and a program counts offsets and positions in 32
-            # bits.
+            # Lanes can share the result of one search, and a program counts offsets in 32 bits.
             descriptor = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
             kind = "ids"
     return kernels.reduce(
@@ -72,14 +71,14 @@ def reduce_in_kernels(
 
 def reduce_jvp(
     primals: Sequence[jax.Array],
-    tangents: Sequence[Any],
+    tangents: Sequence[Tangent],
     *,
     combine: Combine,
     axis: int,
     kind: str,
     **params: Any,
-) -> tuple[list[jax.Array], list[Any]]:
-    """The tangent of a sum is the sum of tangents, and of other reductions that of plain JAX."""
+) -> tuple[list[jax.Array], list[Tangent]]:
+    """The sum of tangents for a sum, and the tangents of plain JAX for another reduction."""
     params |= {"axis": axis, "kind": kind}
     if not combine.is_sum:
         return jvp_of(reduce_in_plain_jax, primals, tangents, combine=combine, **params)
@@ -90,7 +89,7 @@ def reduce_jvp(
         for i, (x, t) in enumerate(zip(leaves, tangents, strict=False))
         if jnp.issubdtype(x.dtype, jnp.inexact)
     }
-    slopes: dict[int, Any] = {}
+    slopes: dict[int, jax.Array] = {}
     if moving:
         # It may be that only a leaf that does not move, or the descriptor, has the size of a batch.
         coming = extent.at_full_size([*moving.values()], full_shape(primals, axis, kind))
@@ -103,12 +102,9 @@ def reduce_jvp(
 
 
 def reduce_transpose(
-    cotangents: Sequence[Any], *operands: Any, combine: Combine, **params: Any
+    cotangents: Sequence[Tangent], *operands: Any, combine: Combine, **params: Any
 ) -> list[Any]:
-    """The transpose of a sum spreads cotangents, and that of other reductions is their tangents'.
-
-    Every element of a sum takes the cotangent of its segment.
-    """
+    """The cotangent of each element's segment for a sum, and otherwise the tangents' transpose."""
     moving = transposition.undefined(operands)
     wanted = tuple(range(combine.num_leaves))
     bounded = params["kind"] != "whole"
@@ -120,14 +116,14 @@ def reduce_transpose(
 
 
 def _transposed_sum(
-    cotangents: Sequence[Any], *operands: Any, axis: int, kind: str, num_segments: int, **_: Any
+    cotangents: Sequence[Tangent], *operands: Any, axis: int, kind: str, num_segments: int, **_: Any
 ) -> list[Any]:
     leaves, descriptor = parted(operands, kind != "whole")
     results: list[Any] = []
     for leaf, cotangent in zip(leaves, cotangents, strict=True):
         if not ad.is_undefined_primal(leaf):
             results.append(None)
-        elif type(cotangent) is ad.Zero:
+        elif isinstance(cotangent, ad.Zero):
             results.append(ad.Zero(leaf.aval))
         else:
             results.append(

@@ -14,7 +14,7 @@ from jscan import extent
 from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.scan_jvp import scan_jvp
-from jscan.derivatives.tangents import summed_to
+from jscan.derivatives.tangents import Tangent, summed_to
 from jscan.plain.chunks import scan_in_chunks
 from jscan.plain.scan import scan_in_plain_jax
 from jscan.primitives import joined, parted, scan_p
@@ -68,9 +68,9 @@ def scan_on_cpu(*operands: jax.Array, compact: bool, **params: Any) -> list[jax.
 
 
 def scan_transpose(
-    cotangents: Sequence[Any], *operands: Any, combine: Combine, **params: Any
+    cotangents: Sequence[Tangent], *operands: Any, combine: Combine, **params: Any
 ) -> list[Any]:
-    """The transpose of a sum is the sum from the other end, and of other scans their tangents'."""
+    """The sum from the other end for a sum, and the transpose of its tangents for another scan."""
     params["combine"] = combine
     moving = transposition.undefined(operands)
     wanted = tuple(i for i, is_used in enumerate(params["used"]) if is_used)
@@ -81,7 +81,7 @@ def scan_transpose(
 
 
 def _transposed_sum(
-    cotangents: Sequence[Any],
+    cotangents: Sequence[Tangent],
     *operands: Any,
     combine: Combine,
     reverse: bool,
@@ -92,7 +92,7 @@ def _transposed_sum(
     """The sums of cotangents from the other end, which restart in each segment all the same."""
     leaves, flags = parted(operands, segmented)
     outputs = [i for i, is_used in enumerate(used) if is_used]
-    given = {i: c for i, c in zip(outputs, cotangents, strict=True) if type(c) is not ad.Zero}
+    given = {i: c for i, c in zip(outputs, cotangents, strict=True) if not isinstance(c, ad.Zero)}
     back: dict[int, jax.Array] = {}
     if given:
         part = combine if len(given) == combine.num_leaves else combine.restrict(list(given))

@@ -13,7 +13,7 @@ from jax.interpreters import ad
 from jscan import extent
 from jscan.derivatives import transposition
 from jscan.derivatives.components import Component
-from jscan.derivatives.tangents import is_moving, summed_to
+from jscan.derivatives.tangents import Tangent, is_moving, summed_to
 from jscan.plain.recurrence import split, tangent_in_chunks, tangent_in_plain_jax
 from jscan.primitives import joined, tangent_p
 from jscan.rules import base
@@ -36,10 +36,10 @@ def tangent_in_kernels(
     tile: Hashable,
     **params: Any,
 ) -> list[jax.Array]:
-    """The recurrence in one kernel where one can run it, else in those that a scan takes.
+    """The recurrence in one kernel where one can run it, else in the kernels of a scan.
 
-    A method that was named for the scan is tried first and binds nobody here: rows that fit a tile
-    may not do so with the leaves of their derivative.
+    The method that was named for the scan is tried, and no error if it cannot run: a row that fits
+    a tile may not fit one with the leaves of its derivative.
     """
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
@@ -56,13 +56,13 @@ def tangent_in_kernels(
 
 def tangent_jvp(
     primals: Sequence[jax.Array],
-    tangents: Sequence[Any],
+    tangents: Sequence[Tangent],
     *,
     component: Component,
     segmented: bool,
     **params: Any,
-) -> tuple[list[jax.Array], list[Any]]:
-    """The tangent is linear in what comes in; in what is known it is that of the plain form."""
+) -> tuple[list[jax.Array], list[Tangent]]:
+    """The recurrence of the tangents that come in, and the plain form's where the known move."""
     known, linear, flags = split(primals, component, segmented)
     moved, coming, _ = split(tangents, component, segmented)
     params |= {"component": component, "segmented": segmented}
@@ -87,7 +87,7 @@ def tangent_jvp(
 
 
 def tangent_transpose(
-    cotangents: Sequence[Any],
+    cotangents: Sequence[Tangent],
     *operands: Any,
     component: Component,
     segmented: bool,
@@ -95,7 +95,7 @@ def tangent_transpose(
     dtypes: Sequence[np.dtype[Any]],
     **params: Any,
 ) -> list[Any]:
-    """The transpose in what comes in is the recurrence the other way; in what is known, plain."""
+    """The recurrence the other way in what comes in, or the plain form's transpose."""
     known, linear, flags = split(operands, component, segmented)
     params |= {"component": component, "segmented": segmented}
     if transposition.undefined(known):

@@ -15,32 +15,9 @@ from jax import lax
 import jscan
 from jscan import operators
 from tests import reference
-from tests.cases import FORMS, FULL, PLAIN, form_name, head_flags
-
-every_form = pytest.mark.parametrize("form", FORMS, ids=form_name)
-
-
-def last_write(a, b):
-    """Keeps the latest value that was written: (written, value); it does not commute."""
-    xp = np if isinstance(b[0], np.ndarray | np.generic) else jnp
-    return a[0] | b[0], xp.where(b[0], b[1], a[1])
-
-
-def affine(a, b):
-    """Composition of x -> a·x + b, first operand first; it does not commute."""
-    return b[0] * a[0], b[0] * a[1] + b[1]
-
-
-def matrix(a, b):
-    """Product of 2x2 matrices held as four leaves; integers wrap; it does not commute."""
-    a00, a01, a10, a11 = a
-    b00, b01, b10, b11 = b
-    return (
-        a00 * b00 + a01 * b10,
-        a00 * b01 + a01 * b11,
-        a10 * b00 + a11 * b10,
-        a10 * b01 + a11 * b11,
-    )
+from tests.cases import FULL, PLAIN, every_form, form_name, head_flags
+from tests.functions import affine, last_flagged, multiply_matrices
+from tests.reference import assert_tree_equal
 
 
 def matrices(shape, seed=0):
@@ -54,12 +31,6 @@ def structure(tree: Any) -> Any:
     return jax.tree.structure(tree)
 
 
-def assert_tree_equal(actual, expected):
-    """Compares integer pytrees exactly, leaf by leaf."""
-    assert structure(actual) == structure(expected)
-    jax.tree.map(reference.assert_equal, actual, expected)
-
-
 def check_matrices(form, engine):
     """Products of matrices in one of FORMS, over several tiles where the engine has tiles."""
     reverse, exclusive, segmented = form
@@ -67,8 +38,10 @@ def check_matrices(form, engine):
     elems = matrices((n,))
     flags = head_flags((n,), share=0.01) if segmented else None
     options = {"reverse": reverse, "exclusive": exclusive, "identity": (1, 0, 0, 1)}
-    actual = jscan.associative_scan(matrix, elems, segments=flags, method=engine.method, **options)
-    assert_tree_equal(actual, reference.scan(matrix, elems, flags=flags, **options))
+    actual = jscan.associative_scan(
+        multiply_matrices, elems, segments=flags, method=engine.method, **options
+    )
+    assert_tree_equal(actual, reference.scan(multiply_matrices, elems, flags=flags, **options))
 
 
 @pytest.mark.parametrize("form", [PLAIN, FULL], ids=form_name)
@@ -86,8 +59,8 @@ def test_matrices_in_every_form(form, engine):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_matrices_over_many_sizes(engine, size, reverse):
     elems = matrices((size,))
-    actual = jscan.associative_scan(matrix, elems, reverse=reverse, method=engine.method)
-    assert_tree_equal(actual, reference.scan(matrix, elems, reverse=reverse))
+    actual = jscan.associative_scan(multiply_matrices, elems, reverse=reverse, method=engine.method)
+    assert_tree_equal(actual, reference.scan(multiply_matrices, elems, reverse=reverse))
 
 
 @pytest.mark.sweep
@@ -103,17 +76,19 @@ def test_matrices_along_every_axis(form, axis, engine):
         "exclusive": exclusive,
         "identity": (1, 0, 0, 1),
     }
-    actual = jscan.associative_scan(matrix, elems, segments=flags, method=engine.method, **options)
-    assert_tree_equal(actual, reference.scan(matrix, elems, flags=flags, **options))
+    actual = jscan.associative_scan(
+        multiply_matrices, elems, segments=flags, method=engine.method, **options
+    )
+    assert_tree_equal(actual, reference.scan(multiply_matrices, elems, flags=flags, **options))
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_leaves_of_mixed_dtypes(engine, reverse):
     rng = np.random.default_rng(1)
     elems = (rng.random(150) < 0.2, rng.normal(size=150).astype("float32"))
-    actual = jscan.associative_scan(last_write, elems, reverse=reverse, method=engine.method)
+    actual = jscan.associative_scan(last_flagged, elems, reverse=reverse, method=engine.method)
     assert [leaf.dtype for leaf in actual] == [bool, np.float32]
-    assert_tree_equal(actual, reference.scan(last_write, elems, reverse=reverse))
+    assert_tree_equal(actual, reference.scan(last_flagged, elems, reverse=reverse))
 
 
 @pytest.mark.sweep
@@ -121,9 +96,9 @@ def test_leaves_of_mixed_dtypes(engine, reverse):
 def test_any_dtype_beside_a_bool(engine, dtype):
     written = np.random.default_rng(2).random(90) < 0.2
     elems = (written, np.arange(90).astype(jnp.dtype(dtype)))
-    actual = jscan.associative_scan(last_write, elems, method=engine.method)
+    actual = jscan.associative_scan(last_flagged, elems, method=engine.method)
     assert actual[1].dtype == jnp.dtype(dtype)
-    assert_tree_equal(actual, reference.scan(last_write, elems))
+    assert_tree_equal(actual, reference.scan(last_flagged, elems))
 
 
 def test_any_pytree(engine):
@@ -146,12 +121,12 @@ def test_any_pytree(engine):
 
 def test_argument_order_is_that_of_lax_when_reversed(engine):
     elems = matrices((37,))
-    theirs = jax.jit(lambda e: lax.associative_scan(matrix, e, reverse=True))(elems)
-    ours = jscan.associative_scan(matrix, elems, reverse=True, method=engine.method)
+    theirs = jax.jit(lambda e: lax.associative_scan(multiply_matrices, e, reverse=True))(elems)
+    ours = jscan.associative_scan(multiply_matrices, elems, reverse=True, method=engine.method)
     assert_tree_equal(ours, theirs)
     # Written out, so that the promise f(f(z, y), x) stands here and not only in lax.
     x, y, z = ([leaf[i : i + 1] for leaf in elems] for i in (34, 35, 36))
-    by_hand = matrix(matrix(z, y), x)
+    by_hand = multiply_matrices(multiply_matrices(z, y), x)
     np.testing.assert_array_equal([leaf[34:35] for leaf in ours], by_hand)
 
 

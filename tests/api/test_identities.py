@@ -12,13 +12,10 @@ import pytest
 
 import jscan
 from jscan import combine, identities, primitives
+from tests.functions import last_write, welford
 
 X = np.array([3.0, -1.0, 4.0, 1.0, -5.0])
 HEADS = np.array([0, 0, 1, 0, 0])
-
-
-def last_write(a, b):
-    return jnp.where(b == 0, a, b)
 
 
 def first_of_greatest(a, b):
@@ -34,11 +31,6 @@ def last_of_least(a, b):
 def unguarded_log_sum(a, b):
     m = jnp.maximum(a, b)
     return m + jnp.log(jnp.exp(a - m) + jnp.exp(b - m))
-
-
-def welford(p, q):
-    n, d = p[0] + q[0], q[1] - p[1]
-    return n, p[1] + d * q[0] / n, p[2] + q[2] + d * d * p[0] * q[0] / n
 
 
 def proves(fn, identity, dtypes):

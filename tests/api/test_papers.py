@@ -16,9 +16,9 @@ import pytest
 import jscan
 from jscan import Segments
 from tests.cases import values
+from tests.engines import on_engines
 
 pytestmark = pytest.mark.automatic
-on_engines = pytest.mark.usefixtures("engine")
 
 KEYS = np.array([5, 7, 3, 1, 4, 2, 7, 2])
 

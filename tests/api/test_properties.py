@@ -11,32 +11,13 @@ from hypothesis import strategies as st
 import jscan
 from jscan import Segments, operators
 from tests import reference
+from tests.functions import affine, last_flagged, multiply_matrices
+from tests.reference import assert_tree_equal
 
 # Few lengths, so that few programs are compiled; many values and flags.
 LENGTHS = st.sampled_from((1, 2, 7, 33))
 SEEDS = st.integers(0, 2**32 - 1)
 BOOLS = st.booleans()
-
-
-def last_write(a, b):
-    """The latest written value: (written, value)."""
-    xp = np if isinstance(b[0], np.ndarray | np.generic) else jnp
-    return a[0] | b[0], xp.where(b[0], b[1], a[1])
-
-
-def affine(a, b):
-    """Composition of affine maps in wrapping integers."""
-    return b[0] * a[0], b[0] * a[1] + b[1]
-
-
-def matrix(a, b):
-    """Products of 2x2 matrices modulo a power of two."""
-    return (
-        a[0] * b[0] + a[1] * b[2],
-        a[0] * b[1] + a[1] * b[3],
-        a[2] * b[0] + a[3] * b[2],
-        a[2] * b[1] + a[3] * b[3],
-    )
 
 
 def words(seed, n, leaves):
@@ -49,10 +30,6 @@ def heads(seed, n):
     """Random head flags at a random density."""
     rng = np.random.default_rng([seed, 1])
     return rng.random(n) < rng.choice([0.0, 0.05, 0.3, 1.0])
-
-
-def assert_tree_equal(actual, expected):
-    jax.tree.map(reference.assert_equal, actual, expected)
 
 
 @given(SEEDS, LENGTHS, BOOLS, BOOLS, BOOLS)
@@ -69,8 +46,8 @@ def test_matrices_modulo_a_power_of_two(seed, n, reverse, exclusive, segmented):
     elems = words(seed, n, 4)
     flags = heads(seed, n) if segmented else None
     options = {"reverse": reverse, "exclusive": exclusive, "identity": (1, 0, 0, 1)}
-    actual = jscan.associative_scan(matrix, elems, segments=flags, **options)
-    assert_tree_equal(actual, reference.scan(matrix, elems, flags=flags, **options))
+    actual = jscan.associative_scan(multiply_matrices, elems, segments=flags, **options)
+    assert_tree_equal(actual, reference.scan(multiply_matrices, elems, flags=flags, **options))
 
 
 @given(SEEDS, LENGTHS, BOOLS, BOOLS)
@@ -78,8 +55,8 @@ def test_last_write(seed, n, reverse, segmented):
     (value,) = words(seed, n, 1)
     elems = (heads(seed + 1, n), value)
     flags = heads(seed, n) if segmented else None
-    actual = jscan.associative_scan(last_write, elems, reverse=reverse, segments=flags)
-    assert_tree_equal(actual, reference.scan(last_write, elems, reverse=reverse, flags=flags))
+    actual = jscan.associative_scan(last_flagged, elems, reverse=reverse, segments=flags)
+    assert_tree_equal(actual, reference.scan(last_flagged, elems, reverse=reverse, flags=flags))
 
 
 @given(SEEDS, LENGTHS, BOOLS)
@@ -94,11 +71,11 @@ def test_exclusive_then_one_combination_is_inclusive(seed, n, reverse):
 @given(SEEDS, LENGTHS)
 def test_reversing_is_scanning_the_reversed_array(seed, n):
     elems, flags = words(seed, n, 4), heads(seed, n)
-    backwards = jscan.associative_scan(matrix, elems, reverse=True, segments=flags)
+    backwards = jscan.associative_scan(multiply_matrices, elems, reverse=True, segments=flags)
     # A head in the mirrored array is what followed the last element of a segment.
     mirrored = np.concatenate([[True], flags[::-1][:-1]])
     forwards = jscan.associative_scan(
-        matrix, jax.tree.map(lambda leaf: leaf[::-1], elems), segments=mirrored
+        multiply_matrices, jax.tree.map(lambda leaf: leaf[::-1], elems), segments=mirrored
     )
     assert_tree_equal(backwards, jax.tree.map(lambda leaf: np.asarray(leaf)[::-1], forwards))
 

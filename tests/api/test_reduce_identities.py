@@ -15,9 +15,9 @@ import pytest
 import jscan
 from jscan import Segments, operators
 from tests import reference
-from tests.api.test_properties import assert_tree_equal
 from tests.api.test_reductions import DESCRIPTORS, numbers_of
 from tests.cases import head_flags
+from tests.reference import assert_tree_equal
 
 X = np.arange(1, 13)
 LENGTHS = np.array([0, 4, 0, 8, 0])

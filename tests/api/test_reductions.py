@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import jscan
 from jscan import Segments, operators
 from tests import reference
-from tests.api.test_properties import SEEDS, affine, assert_tree_equal, last_write, matrix, words
+from tests.api.test_properties import SEEDS, words
 from tests.cases import head_flags, highest, lowest, values
+from tests.functions import affine, last_flagged, multiply_matrices
+from tests.reference import assert_tree_equal
 
 
 def writes(shape):
@@ -27,8 +29,13 @@ def writes(shape):
 # What jscan is given, the same in NumPy, the identity, and elements of a shape.
 OPERATORS: dict[str, Any] = {
     "affine": (operators.affine, affine, (1, 0), lambda shape: words(1, shape, 2)),
-    "last write": (last_write, last_write, (False, 0), writes),
-    "matrices": (matrix, matrix, (1, 0, 0, 1), lambda shape: words(2, shape, 4)),
+    "last write": (last_flagged, last_flagged, (False, 0), writes),
+    "matrices": (
+        multiply_matrices,
+        multiply_matrices,
+        (1, 0, 0, 1),
+        lambda shape: words(2, shape, 4),
+    ),
     "add": (operators.add, lambda a, b: (a[0] + b[0],), (0,), lambda shape: words(4, shape, 1)),
 }
 every_operator = pytest.mark.parametrize("name", OPERATORS)

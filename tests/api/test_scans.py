@@ -11,19 +11,18 @@ import jscan
 from tests.cases import (
     BY_NAME,
     CUMULATIVES,
-    FORMS,
     FULL,
     PLAIN,
     SEGMENTED_FORMS,
     Cumulative,
+    every_cumulative,
+    every_form,
     form_name,
     head_flags,
     values,
 )
 from tests.engines import Engine
 
-every_cumulative = pytest.mark.parametrize("cumulative", CUMULATIVES, ids=lambda c: c.name)
-every_form = pytest.mark.parametrize("form", FORMS, ids=form_name)
 every_dtype = pytest.mark.parametrize(
     ("cumulative", "dtype"),
     [pytest.param(c, d, id=f"{c.name}-{d}") for c in CUMULATIVES for d in c.dtypes],

@@ -16,9 +16,9 @@ import jscan
 from jscan import Segments
 from tests import reference
 from tests.cases import INTEGERS, NUMBERS, head_flags, values
+from tests.engines import on_engines
 
 pytestmark = pytest.mark.automatic
-on_engines = pytest.mark.usefixtures("engine")
 
 
 def split_row(mask, flags):

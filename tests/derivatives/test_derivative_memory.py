@@ -15,7 +15,7 @@ import pytest
 
 import jscan
 from jscan import operators
-from tests.cases import CUMULATIVES
+from tests.cases import CUMULATIVES, every_cumulative
 
 pytestmark = pytest.mark.sweep
 
@@ -36,7 +36,6 @@ EXCLUSIVE = {
 }
 every_form = pytest.mark.parametrize("form", FORMS)
 every_size = pytest.mark.parametrize("size", SIZES)
-every_cumulative = pytest.mark.parametrize("cumulative", CUMULATIVES, ids=lambda c: c.name)
 
 
 def shape_of(size, form):

@@ -15,6 +15,7 @@ import jscan
 from jscan import operators
 from tests import slopes
 from tests.cases import FORMS, FULL
+from tests.functions import multiply_matrices
 
 pytestmark = pytest.mark.sweep
 
@@ -224,7 +225,7 @@ SMOOTH = {
     "cumlogsumexp": jnp.logaddexp,
     "affine": operators.affine,
     "either": slopes.either,
-    "matrices": slopes.multiply_matrices,
+    "matrices": multiply_matrices,
     "rotation": slopes.rotate,
     "welford": slopes.merge_moments,
 }

@@ -19,32 +19,17 @@ import pytest
 import jscan
 from jscan import operators
 from tests import reference
-from tests.cases import FORMS, form_name, head_flags
+from tests.cases import every_form, form_name, head_flags
+from tests.functions import affine, multiply_matrices
 
-every_form = pytest.mark.parametrize("form", FORMS, ids=form_name)
 N = 7
-
-
-def affine(a, b):
-    """The affine operator in NumPy."""
-    return b[0] * a[0], b[0] * a[1] + b[1]
-
-
-def matrix(a, b):
-    """2x2 matrices as four leaves: every output depends on every leaf."""
-    return (
-        a[0] * b[0] + a[1] * b[2],
-        a[0] * b[1] + a[1] * b[3],
-        a[2] * b[0] + a[3] * b[2],
-        a[2] * b[1] + a[3] * b[3],
-    )
 
 
 OPERATORS: dict[str, tuple[Any, Any, tuple[int, ...]]] = {
     "add": (operators.add, lambda a, b: [a[0] + b[0]], (0,)),
     "mul": (operators.mul, lambda a, b: [a[0] * b[0]], (1,)),
     "affine": (operators.affine, affine, (1, 0)),
-    "matrix": (matrix, matrix, (1, 0, 0, 1)),
+    "matrix": (multiply_matrices, multiply_matrices, (1, 0, 0, 1)),
 }
 every_operator = pytest.mark.parametrize("name", OPERATORS)
 

@@ -13,9 +13,7 @@ from jax.test_util import check_grads
 import jscan
 from jscan import Segments, operators
 from tests import reference
-from tests.cases import head_flags
-
-sorted_or_not = pytest.mark.parametrize("indices_are_sorted", [True, False], ids=["sorted", "not"])
+from tests.cases import head_flags, sorted_or_not
 
 # Two elements are dropped, and the segments 1 and 4 are empty.
 IDS = np.array([-1, 0, 0, 0, 2, 2, 3, 5, 5, 7])

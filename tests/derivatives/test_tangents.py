@@ -12,10 +12,9 @@ import pytest
 import jscan
 from jscan import operators, primitives
 from tests import chain_rule, reference, slopes
-from tests.cases import FORMS, FULL, PLAIN, form_name, head_flags
+from tests.cases import FULL, PLAIN, every_form, form_name, head_flags
 
 every_rule = pytest.mark.parametrize("rule", slopes.RULES, ids=lambda rule: rule.name)
-every_form = pytest.mark.parametrize("form", FORMS, ids=form_name)
 two_forms = pytest.mark.parametrize("form", [PLAIN, FULL], ids=form_name)
 AFFINE = slopes.BY_NAME["affine"]
 

@@ -11,6 +11,7 @@ import pytest
 
 import jscan
 from jscan import Segments, operators
+from tests.cases import sorted_or_not
 
 X = np.ones((4, 3))
 IDS = np.array([0, 0, 1, 3])
@@ -19,7 +20,6 @@ FLAGS = np.array([1, 0, 1, 0], bool)
 every_function = pytest.mark.parametrize(
     "name", ["segment_sum", "segment_prod", "segment_max", "segment_min"]
 )
-sorted_or_not = pytest.mark.parametrize("indices_are_sorted", [True, False], ids=["sorted", "not"])
 
 
 def describe(value):

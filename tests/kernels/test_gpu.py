@@ -9,6 +9,7 @@ import pytest
 
 import jscan
 from jscan.arguments.choices import METHODS
+from tests.functions import last_write, multiply_matrices
 
 pytestmark = pytest.mark.gpu
 
@@ -19,12 +20,6 @@ def small_matrices(n):
     """2x2 integer matrices modulo 2^32, as four leaves."""
     rng = np.random.default_rng(n)
     return tuple(rng.integers(0, 2**32, n, dtype=np.uint32) for _ in range(4))
-
-
-def multiply(x, y):
-    a, b, c, d = x
-    e, f, g, h = y
-    return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
 
 
 def in_sequence(fn, leaves, heads, reverse):
@@ -52,14 +47,12 @@ def test_matrices_over_many_tiles(size, density, reverse):
     if density is not None:
         heads = np.random.default_rng(1).random(size) < density
     found = jscan.associative_scan(
-        multiply, leaves, reverse=reverse, segments=heads, method="lookback"
+        multiply_matrices, leaves, reverse=reverse, segments=heads, method="lookback"
     )
-    for got, want in zip(found, in_sequence(multiply, leaves, heads, reverse), strict=True):
+    for got, want in zip(
+        found, in_sequence(multiply_matrices, leaves, heads, reverse), strict=True
+    ):
         np.testing.assert_array_equal(got, want)
-
-
-def last_write(a, b):
-    return jnp.where(b == 0, a, b)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

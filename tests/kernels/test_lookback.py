@@ -16,30 +16,14 @@ from jax.experimental import pallas as pl
 from jscan.combine import trace
 from jscan.kernels import lookback
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import ScannedTile
+from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import commuting_identity, prepare
 from jscan.kernels.state import AGGREGATE, PREFIX
 from jscan.kernels.tile import Tile
-
-
-def last_write(a, b):
-    """Keeps the later element unless it is zero: associative, and does not commute."""
-    return jnp.where(b == 0, a, b)
-
-
-def affine(a, b):
-    return a[0] * b[0], a[1] * b[0] + b[1]
-
+from tests.functions import affine, last_write
 
 LEAF = jax.tree.structure(0)
-
-
-class Stub(ScannedTile):
-    """A form with no tile behind it: what a search asks of one is how aggregates combine."""
-
-    def __init__(self, scan, identity):
-        self._scan, self.identity = scan, identity
 
 
 def search(fn, leaves, tags, *, window, identity=None):
@@ -62,7 +46,8 @@ def search(fn, leaves, tags, *, window, identity=None):
 
     def kernel(words, *outputs):
         tile = Tile(geometry, jnp.int32(tiles - 1))
-        one = lookback.Lookback(scan.operator, state, words, tile, window, Stub(scan, identity))
+        aggregates = OperatorAggregates(scan.operator, identity)
+        one = lookback.Lookback(scan.operator, state, words, tile, window, aggregates)
         for output, found in zip(outputs, one.prefix(one.peek(tile.index)), strict=True):
             output[...] = found
 

@@ -13,10 +13,9 @@ from jax.sharding import AbstractDevice, AbstractMesh
 
 import jscan
 from jscan import operators
-from tests.cases import FORMS, form_name
+from tests.cases import every_form
 
 TRITON = "__gpu$xla.gpu.triton"
-every_form = pytest.mark.parametrize("form", FORMS, ids=form_name)
 
 
 def h200():

@@ -17,6 +17,7 @@ from jscan.arguments.choices import METHODS
 from jscan.heads import before, is_first
 from jscan.kernels import tuning
 from tests import reference
+from tests.functions import last_write
 from tests.kernels.test_lowering import calls, cuda_program
 
 LONG = 2**32 + 17
@@ -32,10 +33,6 @@ def far(monkeypatch):
     with primitives.interpreted(), primitives.tiled(tile):
         yield
     jax.clear_caches()
-
-
-def last_write(a, b):
-    return jnp.where(b == 0, a, b)
 
 
 @pytest.mark.sweep

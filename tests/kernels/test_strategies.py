@@ -19,7 +19,6 @@ import jscan
 from jscan import operators
 from jscan.kernels import tuning
 from tests import reference
-from tests.api.test_associative_scan import affine, last_write, matrix
 from tests.cases import (
     BY_NAME,
     FORMS,
@@ -31,6 +30,7 @@ from tests.cases import (
     values,
 )
 from tests.engines import Engine
+from tests.functions import affine, last_flagged, multiply_matrices
 from tests.kernels.test_lowering import cuda_program
 
 SHORT = tuning.Tuning(length=16, lanes=1, warps=1, window=4, strip=8)
@@ -41,9 +41,9 @@ ENGINES = [
     Engine("block-interpreted", "block", (65,), interpreted=True),
     *(Engine(f"{name}-interpreted", name, (300,), interpreted=True, tile=SHORT) for name in NAMES),
     Engine("block-gpu", "block", (1000,), gpu=True),
-    *(Engine(f"{name}-gpu", name, (9001,), gpu=True) for name in NAMES[:3]),
-    # Whole rows would be one tile each, and these strategies have nothing to do then.
-    *(Engine(f"{name}-gpu", name, (9001,), gpu=True, tile=MIDDLE) for name in NAMES[3:]),
+    Engine("lookback-gpu", "lookback", (9001,), gpu=True),
+    # Tiles that a device is tuned for hold the whole row, or take the compiler twice as long.
+    *(Engine(f"{name}-gpu", name, (9001,), gpu=True, tile=MIDDLE) for name in NAMES[1:]),
 ]
 
 
@@ -93,10 +93,12 @@ SUBJECTS = {
     "bitwise_xor": Subject(operators.bitwise_xor, np.bitwise_xor, lambda _: 0, INTEGERS, one),
     "min of Booleans": Subject(operators.min, np.minimum, highest, ("bool",), one),
     "affine": Subject(operators.affine, affine, lambda _: (1, 0), INTEGERS, several(2)),
-    "matrices": Subject(matrix, matrix, lambda _: (1, 0, 0, 1), INTEGERS, several(4)),
+    "matrices": Subject(
+        multiply_matrices, multiply_matrices, lambda _: (1, 0, 0, 1), INTEGERS, several(4)
+    ),
     "last write": Subject(
-        last_write,
-        last_write,
+        last_flagged,
+        last_flagged,
         lambda d: (False, np.zeros((), d)[()]),
         (*NUMBERS, "bool"),
         writes,

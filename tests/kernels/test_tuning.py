@@ -12,6 +12,8 @@ import pytest
 import jscan
 from jscan import operators
 from jscan.kernels import tuning
+from jscan.kernels.tuning import choose
+from jscan.kernels.tuning.cut import Rule, first_match
 from tests.kernels.test_lowering import cuda_program
 
 SHAPES = [
@@ -32,14 +34,14 @@ def is_power_of_2(n: int) -> bool:
     return n > 0 and n.bit_count() == 1
 
 
-@pytest.mark.parametrize("choose", [tuning.lookback, tuning.serial, tuning.chain])
-def test_tiles_of_rows(choose):
+@pytest.mark.parametrize("chosen", [tuning.lookback, tuning.serial, tuning.chain])
+def test_tiles_of_rows(chosen):
     for shape in SHAPES:
-        tuned = choose(shape)
+        tuned = chosen(shape)
         assert is_power_of_2(tuned.length), shape
         assert is_power_of_2(tuned.lanes), shape
         # Warps that read the same words would see them at different times.
-        assert choose is tuning.chain or tuned.warps == 1 or tuned.window == 32 * tuned.warps, shape
+        assert chosen is tuning.chain or tuned.warps == 1 or tuned.window == 32 * tuned.warps, shape
 
 
 def test_parts_are_whole_strips():
@@ -51,10 +53,10 @@ def test_parts_are_whole_strips():
         assert tuned.strip * tuned.lanes * shape.width <= 2**15, shape
 
 
-@pytest.mark.parametrize("choose", [tuning.tree, tuning.walks])
-def test_every_level_of_a_reduction_leaves_less(choose):
+@pytest.mark.parametrize("chosen", [tuning.tree, tuning.walks])
+def test_every_level_of_a_reduction_leaves_less(chosen):
     for shape in SHAPES:
-        tuned, left, levels = choose(shape), shape.n, 0
+        tuned, left, levels = chosen(shape), shape.n, 0
         while left > tuned.length:
             assert is_power_of_2(tuned.strip), shape
             assert tuned.length % tuned.strip == 0, shape
@@ -64,6 +66,62 @@ def test_every_level_of_a_reduction_leaves_less(choose):
             tuned = tuning.entries(left, tuned)
             levels += 1
         assert levels <= 10, shape
+
+
+@pytest.mark.parametrize("kind", choose.MEASURED)
+@pytest.mark.parametrize("table", ["few", "full"])
+def test_every_rule_is_the_first_that_holds_for_some_shape(kind, table):
+    rules = getattr(choose.MEASURED[kind], table)
+    operands = [(1, 1), (2, 1), (4, 1), (4, 2), (8, 1), (8, 2), (8, 3), (12, 3), (16, 2), (16, 3)]
+    shapes = [
+        tuning.Shape(1, n, 1, *pair, segmented, equations=1)
+        for n, pair, segmented in itertools.product(
+            (2**15, 2**17, 2**18, 2**19, 2**20, 2**21), [*operands, (24, 3)], (False, True)
+        )
+    ]
+    assert {first_match(rules, shape) for shape in shapes} - {None} == set(rules)
+
+
+def test_the_first_rule_that_holds_is_taken():
+    shape = tuning.Shape(2, 100, 1, 8, 2, segmented=True, equations=1)
+    missed = [
+        Rule(1, elements=199),
+        Rule(2, widths=(9, 16)),
+        Rule(3, widths=(1, 7)),
+        Rule(4, operands=((8, 1), (4, 2))),
+        Rule(5, segmented=False),
+    ]
+    held = [
+        Rule(6, elements=200),
+        Rule(7, widths=(5, 8)),
+        Rule(8, operands=((8, 2),)),
+        Rule(9, segmented=True),
+        Rule(10),
+    ]
+    assert first_match(missed, shape) is None
+    for rule in held:
+        assert first_match([*missed, rule, *held], shape) is rule
+
+
+@pytest.mark.parametrize("processors", [1, 20, 108, 160])
+def test_a_device_that_nobody_measured_is_cut_by_its_multiprocessors(monkeypatch, processors):
+    device = choose.MEASURED["NVIDIA H200"].resized(processors)
+    monkeypatch.setattr(choose, "device", lambda: device)
+    assert device.programs == 16 * processors
+    for shape in SHAPES:
+        cuts = [tuning.lookback(shape), tuning.strips(shape), tuning.parts(shape)]
+        for tuned in cuts:
+            assert tuned.length >= 1, shape
+            assert is_power_of_2(tuned.lanes), shape
+        assert is_power_of_2(cuts[0].length), shape
+        columns = shape.outer * -(-shape.inner // cuts[2].lanes)
+        parts = columns * -(-shape.n // cuts[2].length)
+        assert parts <= max(device.programs, columns), shape
+
+
+def test_a_measured_device_resized_to_itself_is_the_same():
+    for device in choose.MEASURED.values():
+        assert device.resized(device.processors) == device
 
 
 def test_entries_of_forced_tiles_without_strips():

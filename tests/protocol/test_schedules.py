@@ -23,8 +23,8 @@ from jscan.kernels.lookback import Lookback
 from jscan.kernels.state import PREFIX, TileState
 from jscan.kernels.steps import Step
 from tests import reference
-from tests.api.test_associative_scan import affine, last_write
 from tests.cases import FORMS, form_name, head_flags
+from tests.functions import affine, last_flagged
 from tests.protocol.model import Protocol, Row, chained, lookback
 from tests.protocol.schedules import Kernel, Model, Schedule
 
@@ -79,14 +79,14 @@ class Case:
         options: dict[str, Any] = {**self.form, "segments": flags, "method": self.method}
         if self.operator == "sum":
             return jscan.cumsum(leaves[0], self.axis, **options)
-        fn: Any = {"affine": operators.affine, "last write": last_write}[self.operator]
+        fn: Any = {"affine": operators.affine, "last write": last_flagged}[self.operator]
         return jscan.associative_scan(fn, (*leaves,), axis=self.axis, **options)
 
     def expected(self) -> list[Any]:
         """The sequential scan."""
         operands = self.operands
         flags = operands.pop() if self.segmented else None
-        fn: Any = {"sum": np.add, "affine": affine, "last write": last_write}[self.operator]
+        fn: Any = {"sum": np.add, "affine": affine, "last write": last_flagged}[self.operator]
         identity: Any = {"sum": 0, "affine": (1, 0), "last write": (False, 0)}[self.operator]
         elems = operands[0] if len(operands) == 1 else (*operands,)
         form = {**self.form, "axis": self.axis, "identity": identity, "flags": flags}

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from jscan import Segments
 from tests.cases import INTEGERS, head_flags
+from tests.engines import on_engines
 
 pytestmark = pytest.mark.automatic
-on_engines = pytest.mark.usefixtures("engine")
 KINDS = ("flags", "ids", "lengths", "offsets")
 every_kind = pytest.mark.parametrize("kind", KINDS)
 

@@ -13,13 +13,8 @@ from jax.lax import GatherScatterMode
 
 import jscan
 from tests import reference
-from tests.segments.test_segment_reductions import (
-    REDUCTIONS,
-    SUM,
-    every_reduction,
-    exact,
-    sorted_or_not,
-)
+from tests.cases import sorted_or_not
+from tests.segments.test_segment_reductions import REDUCTIONS, SUM, every_reduction, exact
 
 UNSORTED = np.array([2, -1, 0, 0, 3, 9, 2, 4, 0, -7, 4])
 CLIPPED = np.clip(UNSORTED, 0, 4)

@@ -9,6 +9,7 @@ import pytest
 
 import jscan
 from jscan import operators
+from tests.functions import welford
 
 HEADS = np.array([1, 0, 0, 1, 0, 0, 1, 0])
 IDS = np.cumsum(HEADS) - 1
@@ -32,11 +33,6 @@ product.defjvp(lambda primals, t: (primals[0] * primals[1], t[0] * primals[1] + 
 
 def closing_over_an_array(p, q):
     return p * q * jnp.asarray(MATRIX)[0, 0]
-
-
-def welford(p, q):
-    n, d = p[0] + q[0], q[1] - p[1]
-    return n, p[1] + d * q[0] / n, p[2] + q[2] + d * d * p[0] * q[0] / n
 
 
 def _scan_of(fn, make, identity, take):

@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 
 import jscan
 from tests import reference
-from tests.cases import COMPLEX, FLOATS, INTEGERS, NUMBERS, REAL, highest, lowest, values
+from tests.cases import (
+    COMPLEX,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    REAL,
+    highest,
+    lowest,
+    sorted_or_not,
+    values,
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,6 @@ every_dtype = pytest.mark.parametrize(
     ("reduction", "dtype"),
     [pytest.param(r, d, id=f"{r.name}-{d}") for r in REDUCTIONS for d in r.dtypes],
 )
-sorted_or_not = pytest.mark.parametrize("indices_are_sorted", [True, False], ids=["sorted", "not"])
 
 
 def exact(reduction: SegmentReduction, shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:

@@ -11,16 +11,13 @@ from jax.sharding import PartitionSpec as P
 
 import jscan
 from jscan import operators
+from tests.functions import affine
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0.5, 1.5, (8, 16))
 HEADS = np.array([0, 0, 1, 0] * 4)
 SORTED = np.repeat([0, 1, 2, 4], 4)
 UNSORTED = np.repeat([0, 4, 1, 2], 4)
-
-
-def affine(a, b):
-    return a[0] * b[0], a[1] * b[0] + b[1]
 
 
 ALONG = {

@@ -15,11 +15,10 @@ from jax.interpreters import partial_eval
 import jscan
 from jscan import Segments, operators
 from tests import reference
-from tests.api.test_properties import affine, assert_tree_equal
-from tests.cases import head_flags
+from tests.cases import head_flags, sorted_or_not
+from tests.functions import affine
+from tests.reference import assert_tree_equal
 from tests.transformations.test_transformations import assert_compilations, integers
-
-sorted_or_not = pytest.mark.parametrize("indices_are_sorted", [True, False], ids=["sorted", "not"])
 
 
 def sorted_ids(*shape, seed=0):

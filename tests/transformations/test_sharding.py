@@ -12,9 +12,7 @@ from jax.sharding import PartitionSpec as P
 import jscan
 from jscan import operators, primitives
 from tests import reference
-from tests.cases import FORMS, form_name, head_flags, values
-
-every_form = pytest.mark.parametrize("form", FORMS, ids=form_name)
+from tests.cases import every_form, head_flags, values
 
 
 def mesh_of(count, axis_type=AxisType.Explicit):

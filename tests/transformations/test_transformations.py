@@ -18,9 +18,9 @@ from jax.interpreters import partial_eval
 import jscan
 from jscan import operators
 from tests import reference
-from tests.cases import CUMULATIVES, FORMS, FULL, PLAIN, form_name, head_flags, values
+from tests.cases import CUMULATIVES, FULL, PLAIN, every_form, form_name, head_flags, values
+from tests.functions import affine
 
-every_form = pytest.mark.parametrize("form", FORMS, ids=form_name)
 COMPILATION = "/jax/core/compile/backend_compile_duration"
 compilations: list[str] = []
 
@@ -41,11 +41,6 @@ def assert_compilations(expected: int) -> Iterator[None]:
     before = len(compilations)
     yield
     assert len(compilations) - before == expected
-
-
-def affine(a, b):
-    """The affine operator, which needs its operands in order."""
-    return b[0] * a[0], b[0] * a[1] + b[1]
 
 
 def integers(*shape, seed=0):

@@ -30,11 +30,11 @@ from tests.api.test_vectors import (
     split_rows,
 )
 from tests.cases import head_flags, values
+from tests.engines import on_engines
 from tests.kernels.test_lowering import calls, cuda_program
 from tests.transformations.test_transformations import assert_compilations
 
 pytestmark = pytest.mark.automatic
-on_engines = pytest.mark.usefixtures("engine")
 N = 20
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,51 @@ class Cut:
         """The segment of each element, (rows, n)."""
         heads = self.flags(np, descriptor)
         return np.broadcast_to(reference.numbers_of(heads, axis=-1), (ROWS, LENGTH))
+
+
+def lying(label: str, flags: Any) -> Any:
+    """Flags (rows, n) as the elements lie."""
+    return flags.T if flags.ndim > 1 and label == "nr" else flags
+
+
+@dataclass(frozen=True)
+class Segmented:
+    """The last operand of a row of the table, where its elements are cut into segments."""
+
+    cut: Cut | None
+    label: str = "rn"  # how the elements lie
+
+    @property
+    def covers(self) -> tuple[str, ...]:
+        """The constructor that the cut calls."""
+        return () if self.cut is None else self.cut.covers
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The operand's label; none without a cut."""
+        if self.cut is None:
+            return ()
+        return (self.label if self.cut.label == "rn" else self.cut.label,)
+
+    def draw(self, rng: np.random.Generator) -> list[Any]:
+        """The operand; none without a cut."""
+        return [] if self.cut is None else [lying(self.label, self.cut.draw(rng))]
+
+    def given(self, operands: Sequence[Any]) -> Any:
+        """What the function under test is given for `segments`."""
+        return None if self.cut is None else self.cut.given(operands[-1])
+
+    def flags(self, xp: Any, operands: Sequence[Any]) -> Any:
+        """The head flags, as the elements lie; None without a cut."""
+        return None if self.cut is None else self.cut.flags(xp, operands[-1])
+
+    @property
+    def numbers(self) -> Callable[..., Any] | None:
+        """The function of all operands that gives each element's segment; None without a cut."""
+        cut = self.cut
+        if cut is None:
+            return None
+        return lambda *operands: cut.numbers(lying(self.label, operands[-1]))
 
 
 def _flags(rng: np.random.Generator) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from jscan import operators
 from tests import slopes
+from tests.functions import affine
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Any]
 
@@ -80,11 +81,6 @@ class Operation:
     # Which leaves the operator is linear in: sets of them.
     linear: tuple[tuple[int, ...], ...] = ()
     undecided: tuple[int, ...] = ()
-
-
-def affine(p: Any, q: Any) -> Any:
-    """Composes maps a x + b, on pairs."""
-    return q[0] * p[0], q[0] * p[1] + q[1]
 
 
 def times_in_jax(p: Any, q: Any) -> Any:

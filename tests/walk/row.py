@@ -18,6 +18,16 @@ Array = reference.Array
 ROWS, LENGTH = 4, 8  # a mesh of four devices divides both
 
 
+def label_of(axis: int) -> str:
+    """How rows lie in memory when `axis` is scanned."""
+    return "rn" if axis == 1 else "nr"
+
+
+def shape_of(label: str) -> tuple[int, ...]:
+    """The shape that a label of rows and the axis stands for."""
+    return tuple({"r": ROWS, "n": LENGTH}[letter] for letter in label)
+
+
 @dataclass(frozen=True, eq=False)
 class Row:
     """A public function on plain arrays.

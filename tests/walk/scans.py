@@ -15,24 +15,9 @@ import jscan
 from jscan import networks, operators
 from tests import reference
 from tests.walk import cuts, operations, sequential
-from tests.walk.cuts import Cut
+from tests.walk.cuts import Cut, Segmented
 from tests.walk.operations import Operation
-from tests.walk.row import LENGTH, ROWS, Row
-
-
-def label_of(axis: int) -> str:
-    """How rows lie in memory when `axis` is scanned."""
-    return "rn" if axis == 1 else "nr"
-
-
-def shape_of(label: str) -> tuple[int, ...]:
-    """The shape that a label of rows and the axis stands for."""
-    return tuple({"r": ROWS, "n": LENGTH}[letter] for letter in label)
-
-
-def lying(label: str, flags: Any) -> Any:
-    """Flags (rows, n) as the elements lie."""
-    return flags.T if flags.ndim > 1 and label == "nr" else flags
+from tests.walk.row import LENGTH, ROWS, Row, label_of, shape_of
 
 
 def scanned(
@@ -48,7 +33,7 @@ def scanned(
 ) -> Row:
     """A row for a scan; `call` takes elements and options."""
     label = label_of(axis)
-    count = len(operation.leaves)
+    count, segmented = len(operation.leaves), Segmented(cut, label)
     form = {"axis": axis, "reverse": reverse}
     ends = {**form, "exclusive": exclusive, "identity": operation.identity}
 
@@ -57,57 +42,38 @@ def scanned(
 
     def draw(rng: np.random.Generator) -> list[Any]:
         shape = (*shape_of(label), *operation.trailing)
-        leaves = [leaf(rng, shape) for leaf in operation.leaves]
-        if cut is None:
-            return leaves
-        descriptor = cut.draw(rng)
-        return [*leaves, lying(label, descriptor) if cut.label == "rn" else descriptor]
+        return [leaf(rng, shape) for leaf in operation.leaves] + segmented.draw(rng)
 
     def function(*operands: Any) -> Any:
         options: dict[str, Any] = dict(form)
         if exclusive:
             options["exclusive"] = True
         if cut is not None:
-            options["segments"] = cut.given(operands[count])
+            options["segments"] = segmented.given(operands)
         return call(elements(operands), **options)
-
-    def flags_of(xp: Any, operands: Any) -> Any:
-        if cut is None:
-            return None
-        descriptor = operands[count]
-        if cut.label == "rn":
-            return descriptor
-        return cut.flags(xp, descriptor)
 
     def expected(*operands: Any) -> Any:
         elems = elements(operands)
-        ys = reference.scan(operation.in_numpy, elems, flags=flags_of(np, operands), **ends)
+        ys = reference.scan(operation.in_numpy, elems, flags=segmented.flags(np, operands), **ends)
         return jax.tree.map(lambda x, y: reference.narrow(y, x.dtype), elems, ys)
 
     def loop(*operands: Any) -> Any:
-        flags = flags_of(jnp, operands)
+        flags = segmented.flags(jnp, operands)
         return sequential.scan(operation.in_jax, elements(operands), flags=flags, **ends)
 
-    def numbers(*operands: Any) -> Any:
-        assert cut is not None
-        return cut.numbers(lying(label, operands[count]))
-
     whole = label + "." * len(operation.trailing)
-    labels = (whole,) * count
-    if cut is not None:
-        labels += (label if cut.label == "rn" else cut.label,)
     return Row(
         name,
-        (*covers, *operation.covers, *(() if cut is None else cut.covers)),
+        (*covers, *operation.covers, *segmented.covers),
         function,
         draw,
-        labels,
+        (whole,) * count + segmented.labels,
         (whole,) * count,
         expected,
         loop,
         linear=operation.linear,
         undecided=operation.undecided,
-        numbers=None if cut is None else numbers,
+        numbers=segmented.numbers,
     )
 
 
@@ -147,29 +113,19 @@ def recurrence(
 ) -> Row:
     """A row for linear_recurrence, with a coefficient for each element or for each row of them."""
     label = label_of(axis)
-    labels = ["n" if shared else label, label, *(["r"] if start else [])]
-    where = len(labels)
-    if cut is not None:
-        labels.append(label if cut.label == "rn" else cut.label)
+    segmented = Segmented(cut, label)
+    labels = ("n" if shared else label, label, *("r" if start else ()), *segmented.labels)
 
     def draw(rng: np.random.Generator) -> list[Any]:
         drawn = [draws[0](rng, shape_of(labels[0])), draws[1](rng, shape_of(label))]
         if start:
             drawn.append(draws[1](rng, (ROWS,)))
-        if cut is not None:
-            descriptor = cut.draw(rng)
-            drawn.append(lying(label, descriptor) if cut.label == "rn" else descriptor)
-        return drawn
+        return drawn + segmented.draw(rng)
 
     def function(a: Any, b: Any, *rest: Any) -> Any:
         h0 = rest[0] if start else None
-        segments = None if cut is None else cut.given(rest[-1])
+        segments = segmented.given(rest)
         return jscan.linear_recurrence(a, b, h0, axis=axis, reverse=reverse, segments=segments)
-
-    def flags_of(xp: Any, rest: Any) -> Any:
-        if cut is None:
-            return None
-        return rest[-1] if cut.label == "rn" else cut.flags(xp, rest[-1])
 
     def expected(a: Any, b: Any, *rest: Any) -> Any:
         wide_a, wide_b = np.moveaxis(reference.widen(b) * 0, axis, 0), reference.widen(b)
@@ -177,7 +133,7 @@ def recurrence(
         coefficients = coefficients.reshape(coefficients.shape + (1,) * (b.ndim - a.ndim))
         wide_a = np.moveaxis(np.broadcast_to(coefficients, b.shape), axis, 0)
         wide_b = np.moveaxis(wide_b, axis, 0)
-        fresh = reference.restarts(flags_of(np, rest), LENGTH, axis, reverse)
+        fresh = reference.restarts(segmented.flags(np, rest), LENGTH, axis, reverse)
         h = reference.widen(rest[0]) if start else np.zeros_like(wide_b[0])
         hs = np.empty_like(wide_b)
         for position, t in enumerate(reversed(range(LENGTH)) if reverse else range(LENGTH)):
@@ -188,26 +144,22 @@ def recurrence(
 
     def loop(a: Any, b: Any, *rest: Any) -> Any:
         h0 = rest[0] if start else None
-        flags = flags_of(jnp, rest)
+        flags = segmented.flags(jnp, rest)
         return sequential.recurrence(a, b, h0, axis=axis, reverse=reverse, flags=flags)
-
-    def numbers(*operands: Any) -> Any:
-        assert cut is not None
-        return cut.numbers(lying(label, operands[where]))
 
     return Row(
         f"linear_recurrence {form}",
-        ("linear_recurrence", *(() if cut is None else cut.covers)),
+        ("linear_recurrence", *segmented.covers),
         function,
         draw,
-        tuple(labels),
+        labels,
         (label,),
         expected,
         loop,
         # With a start it is linear in terms and start together.
         linear=((1, 2),) if start else ((1,),),
         undecided=(1, 2) if start else (),
-        numbers=None if cut is None else numbers,
+        numbers=segmented.numbers,
         entrance=LENGTH - 1 if reverse else 0,
     )
 

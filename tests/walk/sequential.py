@@ -103,10 +103,3 @@ def recurrence(
     start = jnp.zeros_like(b[0]) if h0 is None else jnp.broadcast_to(h0, b[0].shape)
     _, hs = lax.scan(step, start, (a, b, fresh), reverse=reverse)
     return jnp.moveaxis(hs, 0, axis)
-
-
-def take(x: Any, order: Any, axis: int) -> Any:
-    """Elements in the order of places, (n,) or of the shape of x."""
-    if order.ndim == 1:
-        return jnp.take(x, order, axis=axis)
-    return jnp.take_along_axis(x, order, axis=axis)

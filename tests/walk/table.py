@@ -8,8 +8,9 @@ from typing import Any
 
 import jscan
 from jscan import networks, operators
-from tests.walk.others import REDUCTIONS, SEGMENTS, VECTORS
+from tests.walk.reductions import REDUCTIONS
 from tests.walk.scans import SCANS
+from tests.walk.vectors import SEGMENTS, VECTORS
 
 TABLE = (*SCANS, *REDUCTIONS, *VECTORS, *SEGMENTS)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 from jax.extend import core
@@ -30,6 +31,9 @@ from jscan.kernels.internals import (
     tt_constructors,
 )
 from jscan.kernels.language import Body, Ref
+
+Context = triton.LoweringRuleContext
+Value: TypeAlias = "ir.Value[Any]"
 
 
 def run(
@@ -65,11 +69,17 @@ def run(
 # --- register tiles -----------------------------------------------------------------------------
 
 
-def _values(ctx: Any, operands: Sequence[Any]) -> list[Any]:
+def _values(ctx: Context, operands: Sequence[Value]) -> list[Value]:
     return [triton._ensure_ir_value(x, a) for x, a in zip(operands, ctx.avals_in, strict=True)]
 
 
-def _fill_region(ctx: Any, operation: Any, leaves: Sequence[Any], jaxpr: Any, end: Any) -> None:
+def _fill_region(
+    ctx: Context,
+    operation: ir.OpView,
+    leaves: Sequence[Value],
+    jaxpr: core.ClosedJaxpr,
+    end: Callable[..., Any],
+) -> None:
     """Makes the operator the combine region of ``operation``."""
     types = [triton._element_type(x.type) for x in leaves] * 2
     entry = operation.regions[0].blocks.append(*types)
@@ -79,7 +89,9 @@ def _fill_region(ctx: Any, operation: Any, leaves: Sequence[Any], jaxpr: Any, en
     operation.verify()
 
 
-def _tile_scan(ctx: Any, *leaves: Any, jaxpr: Any, axis: int, reverse: bool) -> list[Any]:
+def _tile_scan(
+    ctx: Context, *leaves: Value, jaxpr: core.ClosedJaxpr, axis: int, reverse: bool
+) -> list[Value]:
     values = _values(ctx, leaves)
     if ctx.avals_in[0].shape[axis] == 1:
         return values
@@ -88,7 +100,7 @@ def _tile_scan(ctx: Any, *leaves: Any, jaxpr: Any, axis: int, reverse: bool) -> 
     return list(scan.result)
 
 
-def _tile_reduce(ctx: Any, leaf: Any, *, jaxpr: Any, axis: int) -> Any:
+def _tile_reduce(ctx: Context, leaf: Value, *, jaxpr: core.ClosedJaxpr, axis: int) -> Value:
     values = _values(ctx, [leaf])
     reduction = tt_constructors.ReduceOp(values, axis)
     _fill_region(ctx, reduction, values, jaxpr, tt.reduce_return)
@@ -96,12 +108,12 @@ def _tile_reduce(ctx: Any, leaf: Any, *, jaxpr: Any, axis: int) -> Any:
     return result
 
 
-def _gather(ctx: Any, x: Any, places: Any, *, axis: int) -> Any:
+def _gather(ctx: Context, x: Value, places: Value, *, axis: int) -> Value:
     x, places = _values(ctx, [x, places])
     return tt.gather(x, places, axis)
 
 
-def _quarters(ctx: Any, x: Any) -> list[Any]:
+def _quarters(ctx: Context, x: Value) -> list[Value]:
     [x] = _values(ctx, [x])
     kind, count = triton._element_type(x.type), ctx.avals_in[0].size // 4
     shaped = tt.reshape(ir.RankedTensorType.get((count, 2, 2), kind), x)
@@ -110,22 +122,23 @@ def _quarters(ctx: Any, x: Any) -> list[Any]:
     return [first, second, third, fourth]
 
 
-def _binary(operation: Callable[..., Any], ctx: Any, x: Any, y: Any) -> Any:
+def _binary(operation: Callable[..., Value], ctx: Context, x: Value, y: Value) -> Value:
     x, y = triton._bcast(x, y, *ctx.avals_in, *ctx.avals_out)
     return operation(x, y)
 
 
-def _assembly(text: str, kind: str, pure: bool, ctx: Any, x: Any) -> Any:
+def _assembly(text: str, kind: str, pure: bool, ctx: Context, x: Value) -> Value:
     """``text`` with the result $0 and the operand $1, in registers of ``kind``."""
     [x] = _values(ctx, [x])
-    return tt.elementwise_inline_asm([x.type], text, f"={kind},{kind}", pure, 1, [x])
+    result: Any = tt.elementwise_inline_asm([x.type], text, f"={kind},{kind}", pure, 1, [x])
+    return result
 
 
-def _pause(ctx: Any, after: Any, *, nanoseconds: int) -> Any:
+def _pause(ctx: Context, after: Value, *, nanoseconds: int) -> Value:
     return _assembly(f"nanosleep.u32 {nanoseconds}; mov.u32 $0, $1;", "r", False, ctx, after)
 
 
-def _settle(ctx: Any, values: Any) -> Any:
+def _settle(ctx: Context, values: Value) -> Value:
     """A move that the compiler may not drop, nor carry past another of its kind or a shuffle."""
     aval = ctx.avals_in[0]
     size = aval.dtype.itemsize
@@ -137,7 +150,7 @@ def _settle(ctx: Any, values: Any) -> Any:
     return _assembly(f"mov.{name} $0, $1;", kind, False, ctx, values)
 
 
-def _unsigned(ctx: Any, scalar: Any, *, dtype: Any) -> Any:
+def _unsigned(ctx: Context, scalar: Value, *, dtype: np.dtype) -> Value:
     del dtype
     return triton._ensure_ir_value(scalar, ctx.avals_in[0])
 
@@ -145,7 +158,7 @@ def _unsigned(ctx: Any, scalar: Any, *, dtype: Any) -> Any:
 # --- memory -------------------------------------------------------------------------------------
 
 
-def _sum(left: Any, right: Any) -> Any:
+def _sum(left: Value | None, right: Value) -> Value:
     """The sum in the wider type of the two; ``left`` may be None."""
     if left is None:
         return right
@@ -159,7 +172,9 @@ def _sum(left: Any, right: Any) -> Any:
 class _Operands:
     """The operands of a memory primitive: a reference, an address, values, and perhaps a mask."""
 
-    def __init__(self, ctx: Any, ref: Any, operands: Sequence[Any], multipliers: Sequence[int]):
+    def __init__(
+        self, ctx: Context, ref: Value, operands: Sequence[Value], multipliers: Sequence[int]
+    ):
         self._ref, (self._ref_aval, *avals) = ref, ctx.avals_in
         self._multipliers, count = multipliers, len(multipliers)
         self._terms = list(zip(operands[:count], avals[:count], strict=True))
@@ -167,7 +182,7 @@ class _Operands:
 
     def address(
         self, shape: tuple[int, ...], *, cast: int | None = None, scattered: bool = False
-    ) -> Any:
+    ) -> Value:
         """The pointers; ``cast`` reads the memory as integers of so many bits.
 
         The cast comes before the address is formed: behind it, it would hide from the compiler how
@@ -192,18 +207,18 @@ class _Operands:
             return pointer
         return triton._add(triton._bcast_to(pointer, shape), offsets)
 
-    def value(self, number: int, shape: tuple[int, ...]) -> Any:
+    def value(self, number: int, shape: tuple[int, ...]) -> Value:
         value, aval = self._rest[number]
         return triton._bcast_to(triton._ensure_ir_value(value, aval), shape)
 
     def shape(self, number: int) -> tuple[int, ...]:
         return tuple(self._rest[number][1].shape)
 
-    def mask(self, number: int, shape: tuple[int, ...]) -> Any:
+    def mask(self, number: int, shape: tuple[int, ...]) -> Value | None:
         return self.value(number, shape) if len(self._rest) > number else None
 
 
-def _load(ctx: Any, ref: Any, *operands: Any, multipliers: Sequence[int]) -> Any:
+def _load(ctx: Context, ref: Value, *operands: Value, multipliers: Sequence[int]) -> Value:
     parts, shape = _Operands(ctx, ref, operands, multipliers), ctx.avals_out[0].shape
     boolean = ctx.avals_in[0].dtype == jnp.bool_
     pointer = parts.address(shape, cast=8 if boolean else None)
@@ -211,8 +226,8 @@ def _load(ctx: Any, ref: Any, *operands: Any, multipliers: Sequence[int]) -> Any
 
 
 def _store(
-    ctx: Any, ref: Any, *operands: Any, multipliers: Sequence[int], scattered: bool
-) -> list[Any]:
+    ctx: Context, ref: Value, *operands: Value, multipliers: Sequence[int], scattered: bool
+) -> list[Value]:
     parts = _Operands(ctx, ref, operands, multipliers)
     shape = parts.shape(0)
     address = parts.address(shape, scattered=scattered)
@@ -220,7 +235,9 @@ def _store(
     return []
 
 
-def _publish(ctx: Any, words: Any, *operands: Any, multipliers: Sequence[int]) -> list[Any]:
+def _publish(
+    ctx: Context, words: Value, *operands: Value, multipliers: Sequence[int]
+) -> list[Value]:
     parts = _Operands(ctx, words, operands, multipliers)
     shape, i64 = parts.shape(1), ir.IntegerType.get_signless(64)
     tag = triton._ir_cast(parts.value(0, shape), i64, signed=False)
@@ -240,7 +257,7 @@ def _publish(ctx: Any, words: Any, *operands: Any, multipliers: Sequence[int]) -
     return []
 
 
-def _take_ticket(ctx: Any, words: Any, *operands: Any, multipliers: Sequence[int]) -> Any:
+def _take_ticket(ctx: Context, words: Value, *operands: Value, multipliers: Sequence[int]) -> Value:
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
     pointer = _Operands(ctx, words, operands, multipliers).address((), cast=64)
     always = triton._full(ir.IntegerType.get_signless(1), 1)
@@ -249,7 +266,7 @@ def _take_ticket(ctx: Any, words: Any, *operands: Any, multipliers: Sequence[int
     return triton._ir_cast(before, i32, signed=False)
 
 
-def _peek(ctx: Any, words: Any, *operands: Any, multipliers: Sequence[int]) -> list[Any]:
+def _peek(ctx: Context, words: Value, *operands: Value, multipliers: Sequence[int]) -> list[Value]:
     parts, shape = _Operands(ctx, words, operands, multipliers), ctx.avals_out[0].shape
     i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
     zero = triton._full(ir.RankedTensorType.get(shape, i64) if shape else i64, 0)
@@ -296,7 +313,7 @@ def why_inexpressible(jaxpr: core.ClosedJaxpr) -> str | None:
 # --- registrations ------------------------------------------------------------------------------
 
 
-def _instruction(name: str, kind: str) -> Callable[..., Any]:
+def _instruction(name: str, kind: str) -> Callable[..., Value]:
     return functools.partial(_assembly, f"{name} $0, $1;", kind, True)
 
 

@@ -1,0 +1,150 @@
+"""Rows of the table: reductions of whole axes and of segments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jscan
+from jscan import operators
+from tests import reference
+from tests.walk import cuts, operations, sequential
+from tests.walk.cuts import COUNT, Cut, Segmented, lying
+from tests.walk.operations import Operation
+from tests.walk.row import LENGTH, ROWS, Row, label_of, shape_of
+from tests.walk.scans import INTEGERS
+
+
+def reduced(form: str, operation: Operation, *, axis: int = 1, cut: Cut | None = None) -> Row:
+    """A row for reduce, whole or by segments."""
+    label, count = label_of(axis), len(operation.leaves)
+    segmented = Segmented(cut, label)
+    named = isinstance(operation.operator, operators.Operator)
+
+    def elements(operands: Any) -> Any:
+        return tuple(operands[:count]) if count > 1 else operands[0]
+
+    def draw(rng: np.random.Generator) -> list[Any]:
+        shape = (*shape_of(label), *operation.trailing)
+        return [leaf(rng, shape) for leaf in operation.leaves] + segmented.draw(rng)
+
+    def function(*operands: Any) -> Any:
+        options: dict[str, Any] = {} if named or cut is None else {"identity": operation.identity}
+        if cut is not None:
+            options["segments"] = segmented.given(operands)
+            # Lengths and offsets say how many there are.
+            options["num_segments"] = None if cut.label == "s" else COUNT
+        return jscan.reduce(operation.operator, elements(operands), axis, **options)
+
+    def places(operands: Any) -> Any:
+        if cut is None:
+            return jnp.zeros(LENGTH, int)
+        found = cuts.numbers_in_order(cut, jnp.asarray(lying(label, operands[count])))
+        return lying(label, found)
+
+    def expected(*operands: Any) -> Any:
+        elems = elements(operands)
+        ys = reference.reduce_by_segments(
+            operation.in_numpy,
+            elems,
+            places(operands),
+            1 if cut is None else COUNT,
+            identity=operation.identity,
+            axis=axis,
+        )
+        if cut is None:
+            ys = jax.tree.map(lambda y: np.take(y, 0, axis), ys)
+        return jax.tree.map(lambda x, y: reference.narrow(y, x.dtype), elems, ys)
+
+    def loop(*operands: Any) -> Any:
+        size = 1 if cut is None else COUNT
+        ys = sequential.reduce(
+            operation.in_jax, elements(operands), places(operands), size, operation.identity, axis
+        )
+        return ys if cut is not None else jax.tree.map(lambda y: jnp.take(y, 0, axis), ys)
+
+    def numbers(*operands: Any) -> Any:
+        return np.broadcast_to(np.asarray(lying(label, places(operands))), (ROWS, LENGTH))
+
+    trailing = "." * len(operation.trailing)
+    result = label.replace("n", "" if cut is None else "s") + trailing
+    return Row(
+        f"reduce {form}",
+        ("reduce", *operation.covers, *segmented.covers),
+        function,
+        draw,
+        (label + trailing,) * count + segmented.labels,
+        (result,) * count,
+        expected,
+        loop,
+        linear=operation.linear,
+        undecided=operation.undecided,
+        numbers=None if cut is None else numbers,
+    )
+
+
+def by_ids(name: str, operation: Operation, *, indices_are_sorted: bool, form: str = "") -> Row:
+    """A row for segment_sum and its like, of data (n, rows); two elements are dropped."""
+
+    def draw(rng: np.random.Generator) -> list[Any]:
+        drawn = np.concatenate([[-1, COUNT], rng.integers(0, COUNT, LENGTH - 2)])
+        ids = np.sort(drawn) if indices_are_sorted else rng.permutation(drawn)
+        return [operation.leaves[0](rng, (LENGTH, ROWS)), ids.astype(np.int32)]
+
+    def function(data: Any, ids: Any) -> Any:
+        return getattr(jscan, name)(data, ids, COUNT, indices_are_sorted)
+
+    def expected(data: Any, ids: Any) -> Any:
+        ys = reference.reduce_by_segments(
+            operation.in_numpy, data, ids, COUNT, identity=operation.identity
+        )
+        return reference.narrow(ys, data.dtype)
+
+    def loop(data: Any, ids: Any) -> Any:
+        return sequential.reduce(operation.in_jax, data, ids, COUNT, operation.identity, 0)
+
+    def numbers(_: Any, ids: Any) -> Any:
+        return np.broadcast_to(np.where(ids < 0, COUNT, ids), (ROWS, LENGTH))
+
+    order = "of sorted ids" if indices_are_sorted else "of ids in any order"
+    return Row(
+        " ".join(filter(None, (name, order, form))),
+        (name,),
+        function,
+        draw,
+        ("nr", "n"),
+        ("sr",),
+        expected,
+        loop,
+        linear=operation.linear,
+        numbers=numbers,
+    )
+
+
+REDUCTIONS = (
+    reduced("whole", operations.SUM),
+    reduced("of integers", INTEGERS, axis=0),
+    reduced("of a function of two leaves", operations.OWN_AFFINE),
+    reduced("of matrices", operations.MATRICES),
+    reduced("of max along axis 0 by flags", operations.MAXIMUM, axis=0, cut=cuts.FLAGS),
+    reduced("of add by rows of flags", operations.SUM, cut=cuts.ROWS_OF_FLAGS),
+    reduced("of affine by lengths", operations.AFFINE, cut=cuts.LENGTHS),
+    reduced("of a function of two leaves by ids", operations.OWN_AFFINE, cut=cuts.IDS),
+    reduced("of matrices by flags", operations.MATRICES, cut=cuts.FLAGS),
+    reduced("of moments by offsets", operations.WELFORD, cut=cuts.OFFSETS),
+    reduced("of a function that keeps the last by flags", operations.LAST, cut=cuts.FLAGS),
+    *(
+        by_ids(name, operation, indices_are_sorted=indices_are_sorted)
+        for name, operation in (
+            ("segment_sum", operations.SUM),
+            ("segment_prod", operations.PRODUCT),
+            ("segment_max", operations.MAXIMUM),
+            ("segment_min", operations.MINIMUM),
+        )
+        for indices_are_sorted in (True, False)
+    ),
+    by_ids("segment_sum", INTEGERS, indices_are_sorted=True, form="and integers"),
+)
