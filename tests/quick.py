@@ -1,7 +1,7 @@
 """The choice of the cases that run by default, of tests that have many.
 
-Many are the cases of a sweep (`@pytest.mark.sweep`), and those on interpreted kernels, which take
-seconds each. Of these the quick ones run by default; the others are marked `thorough`, as are the
+Many are the cases of a sweep (`@pytest.mark.sweep`), those of a product of sweeps on a GPU
+(`@pytest.mark.grid`), and those on interpreted kernels, which take seconds each. Of these the quick ones run by default; the others are marked `thorough`, as are the
 cases that a test itself leaves to the thorough, which play no part here. Among the cases of one
 test function (those for a GPU apart from the others, since most machines skip them):
 
@@ -55,13 +55,14 @@ def quick(cases: Sequence[Case], turn: int = 0) -> list[bool]:
 
 
 def is_one_of_many(item: pytest.Item) -> bool:
-    """Whether a test is a case of a sweep, or one on an interpreted kernel."""
+    """Whether a test is a case of a sweep, of a grid on a GPU, or one on an interpreted kernel."""
     call = getattr(item, "callspec", None)
     if call is None:
         return False
     engines = [value for value in call.params.values() if isinstance(value, Engine)]
     interpreted = any(engine.interpreted for engine in engines)
-    return interpreted or item.get_closest_marker("sweep") is not None
+    marks = {marker.name for marker in item.iter_markers()}
+    return interpreted or "sweep" in marks or {"grid", "gpu"} <= marks
 
 
 def case_of(item: pytest.Item) -> Case:

@@ -239,7 +239,7 @@ print("went on")
 @pytest.mark.gpu
 def test_when_memory_runs_out_the_next_call_works():
     """JAX's own error comes up, from strategies of one kernel and of several."""
-    memory = {"XLA_PYTHON_CLIENT_PREALLOCATE": "true", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.03"}
+    memory = {"XLA_PYTHON_CLIENT_PREALLOCATE": "true", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.06"}
     # JAX waits ten seconds for memory before it gives up.
     program = FULL.replace("METHODS", repr(["auto", "chained", "scan_then_propagate"]))
     done = subprocess.run(

@@ -138,17 +138,28 @@ def check(engine: Engine, name: str, dtype: str, form: tuple[bool, bool, bool]) 
 
 
 def cases(index: int, engine: Engine) -> Iterator[Any]:
-    """Every operator on every dtype; interpreted a few in one form each, and the rest thorough."""
+    """Every operator on every dtype.
+
+    On a GPU each meets a form and its opposite, taken in turn, and the other six are thorough.
+    Interpreted kernels meet a few in one form each, and the rest are thorough.
+    """
     for number, name in enumerate(OPERATORS):
         chosen = (7 * index + number) % len(dtypes(name))
         for place, dtype in enumerate(dtypes(name)):
-            marks = [pytest.mark.gpu] if engine.gpu else []
-            if not engine.gpu and (place != chosen or name not in FEW):
-                marks.append(pytest.mark.thorough)
-            some = FORMS if engine.gpu else [FORMS[(5 * number + 3) % len(FORMS)]]
-            yield pytest.param(
-                engine, name, dtype, some, id=f"{engine.name}-{name}-{dtype}", marks=marks
-            )
+            case = f"{engine.name}-{name}-{dtype}"
+            if engine.gpu:
+                first = (index + number + place) % 4
+                two = [FORMS[first], FORMS[-1 - first]]
+                others = [form for form in FORMS if form not in two]
+                gpu, thorough = pytest.mark.gpu, pytest.mark.thorough
+                yield pytest.param(engine, name, dtype, two, id=case, marks=gpu)
+                marks = [gpu, thorough]
+                yield pytest.param(engine, name, dtype, others, id=f"{case}-others", marks=marks)
+                continue
+            few = place == chosen and name in FEW
+            one = [FORMS[(5 * number + 3) % len(FORMS)]]
+            marks = [] if few else [pytest.mark.thorough]
+            yield pytest.param(engine, name, dtype, one, id=case, marks=marks)
 
 
 @pytest.mark.parametrize(
