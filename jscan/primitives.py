@@ -258,8 +258,7 @@ def rank(
         return lax.concatenate([head, lax.full(shape, np.int32(n))], axis)
 
     dimensions = meshes.instead_of(axis) if emit == "places" else meshes.same
-    result: jax.Array = meshes.automatically(run, marks, like=[marks], dimensions=dimensions)
-    return result
+    return meshes.automatically(run, marks, like=[marks], dimensions=dimensions)
 
 
 def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.Array:
@@ -280,7 +279,6 @@ def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
         [result] = locate_p.bind(bounds, n=n, emit=emit, interpret=_interpret.value)
         return result
 
-    result: jax.Array = meshes.automatically(
+    return meshes.automatically(
         run, bounds, like=[bounds], dimensions=meshes.instead_of(bounds.ndim - 1)
     )
-    return result

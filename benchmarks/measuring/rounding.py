@@ -31,7 +31,7 @@ import jax.numpy as jnp
 
 import jscan
 from benchmarks.cases.case import Operation
-from jscan.kernels import scanning, totals, tuning
+from jscan.kernels import totals, tuning
 
 EPS = 2.0**-23
 """The spacing of float32 at one: twice what an addition is wrong by, at most."""
@@ -89,7 +89,7 @@ def depth(
     if n < 2 or method == "xla":
         return of_pairs(n)
     shape = tuning.Shape(1, n, 1, width, leaves=1, segmented=False, equations=1, tile=cut)
-    tuned = scanning.chosen(shape, method)
+    tuned = tuning.chosen(shape, method, tuning.SCAN)
     if method == "reduce_then_scan" and tuned.strip:
         return _in_parts(n, tuned.length, tuned.strip, tile)
     if method == "scan_then_propagate":

@@ -5,23 +5,28 @@ A new version of jax that moves any of it is met here.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax._src.interpreters.mlir import TracebackCaches as TracebackCaches
-from jax._src.lib.mlir import ir as ir
-from jax._src.lib.mlir.dialects import arith as arith
-from jax._src.lib.triton import dialect
-from jax._src.pallas.triton import lowering
 from jax._src.state import ReadEffect, WriteEffect
 from jax._src.state.discharge import register_discharge_rule
 from jax.extend import core
 
-tt = dialect
-tt_constructors: Any = dialect  # those in Python, which checkers take for the generated ones
-triton = lowering
-ModuleContext: Any = lowering.ModuleContext  # a function by itself needs neither grid nor module
+# What Pallas on Triton needs, and its engine alone imports. The effects above are every engine's:
+# they are there in a jax that has no Triton.
+with contextlib.suppress(ImportError):
+    from jax._src.interpreters.mlir import TracebackCaches as TracebackCaches
+    from jax._src.lib.mlir import ir as ir
+    from jax._src.lib.mlir.dialects import arith as arith
+    from jax._src.lib.triton import dialect
+    from jax._src.pallas.triton import lowering
+
+    tt = dialect
+    tt_constructors: Any = dialect  # those in Python, which checkers take for the generated ones
+    triton = lowering
+    ModuleContext: Any = lowering.ModuleContext  # a lone function needs neither grid nor module
 
 
 def register_access(

@@ -12,15 +12,12 @@ import numpy as np
 from jax import lax
 
 from jscan import extent
-from jscan.combine import Combine
+from jscan.combine import Leaf
 from jscan.kernels import engines, tuning
 from jscan.kernels.complex import real_dtypes
 from jscan.kernels.language import Body
-from jscan.kernels.layout import Geometry, View, collapse
-from jscan.kernels.operator import prepare
+from jscan.kernels.layout import Geometry, View, collapse, outer_n_inner
 from jscan.kernels.state import TileState
-
-Leaf = jax.Array | jax.ShapeDtypeStruct
 
 _SUPPORTED = frozenset(
     [
@@ -66,7 +63,7 @@ class Cut:
         """
         self.tuned = tuned
         self.geometry = Geometry(
-            *_three(full, axis),
+            *outer_n_inner(full, axis),
             *(tuned.rows, tuned.length, tuned.lanes),
             *(reverse, exclusive),
             mixed=len({x.dtype.itemsize for x in operands} | widths) > 1,
@@ -100,43 +97,6 @@ class Cut:
         )
 
 
-def _three(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
-    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-
-
-def shape_of(
-    leaves: Sequence[Leaf],
-    combine: Combine,
-    axis: int,
-    *,
-    segmented: bool,
-    tile: tuning.Tuning | None = None,
-) -> tuning.Shape:
-    """What the choice of a tile depends on, for an operator on these leaves."""
-    equations = len(prepare(combine).jaxpr.eqns)
-    return shape_of_leaves(leaves, axis, equations=equations, segmented=segmented, tile=tile)
-
-
-def shape_of_leaves(
-    leaves: Sequence[Leaf],
-    axis: int,
-    *,
-    equations: int,
-    segmented: bool,
-    tile: tuning.Tuning | None = None,
-) -> tuning.Shape:
-    """What the choice of a tile depends on, for an operator of so many equations."""
-    full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
-    return tuning.Shape(
-        *_three(full, axis),
-        width=sum(leaf.dtype.itemsize for leaf in leaves),
-        leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
-        segmented=segmented,
-        equations=equations,
-        tile=tile,
-    )
-
-
 def whole_bytes(integers: jax.Array) -> jax.Array:
     """The integers in whole bytes: those of 2 and 4 bits may lie packed in memory."""
     if integers.dtype.name in _SUPPORTED:
@@ -161,7 +121,7 @@ def view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array,
     wide = operand.size >= 2**31 or math.prod(full[:axis]) >= extent.FAR
     if found is None or (wide and found.row_period not in ((1, 1), (1, math.prod(full[:axis])))):
         operand = jnp.broadcast_to(operand, full)
-        found = View(_three(full, axis), (1, math.prod(full[:axis])))
+        found = View(outer_n_inner(full, axis), (1, math.prod(full[:axis])))
     return operand.reshape(-1), found
 
 

@@ -18,6 +18,11 @@ import numpy as np
 from jscan import extent
 
 
+def outer_n_inner(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
+    """The shape with the dimensions before ``axis`` as one, and those behind it."""
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
 @dataclasses.dataclass(frozen=True)
 class View:
     """The place of each (row, position, lane) in an operand's memory."""

@@ -1,4 +1,4 @@
-"""The operator as Triton can run it: a flat jaxpr of real scalars.
+"""The operator as kernels can run it: a flat jaxpr of real scalars.
 
 A complex leaf becomes two real ones; ``max`` and ``min`` become what XLA means by them; Schwartz's
 transform turns an operator on values into one on (head flag, values), which makes a scan segmented.
@@ -21,6 +21,7 @@ from jscan.combine import Combine
 from jscan.jaxprs import CALLS, aval, bound, equations, evaluate
 from jscan.kernels import engines, language
 from jscan.kernels.complex import Pair, complex_result, pairs, parts, real_dtypes
+from jscan.kernels.engines import Engine
 
 FLAG = np.dtype(np.int32)
 """The dtype of head flags inside a kernel."""
@@ -44,9 +45,13 @@ def trace_scalars(function: Callable[..., Any], dtypes: Sequence[np.dtype]) -> c
     return traced
 
 
-@functools.lru_cache(maxsize=1024)
 def prepare(combine: Combine) -> core.ClosedJaxpr:
     """The operator's jaxpr over real leaves. Raises `Inexpressible`."""
+    return _prepare(combine, engines.running())
+
+
+@functools.lru_cache(maxsize=1024)
+def _prepare(combine: Combine, engine: Engine) -> core.ClosedJaxpr:
     source = combine.jaxpr
     count = len(source.out_avals)
     dtypes = [d for a in source.out_avals for d in real_dtypes(a.dtype)]
@@ -65,26 +70,29 @@ def prepare(combine: Combine) -> core.ClosedJaxpr:
         # one.
         wide = np.dtype(np.int32 if dtypes[0].kind == "i" else np.uint32)
         prepared = trace_scalars(operator, [wide] * 2)
-    if prepared.consts:
-        raise Inexpressible("the operator holds constants that are not scalars")
-    reason = engines.running().why_inexpressible(prepared)
-    if reason is not None:
-        raise Inexpressible(f"Triton cannot express the operator: {reason}")
+    _check(prepared, "the operator", engine)
     return prepared
 
 
-def expressible(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
-    """A function of real scalars as Triton can compute it. Raises `Inexpressible`."""
+def expressible(jaxpr: core.ClosedJaxpr, engine: Engine) -> core.ClosedJaxpr:
+    """A function of real scalars as the engine can compute it. Raises `Inexpressible`."""
     if any(a.dtype.kind == "c" for a in (*jaxpr.in_avals, *jaxpr.out_avals)):
         raise Inexpressible("the function is of complex numbers")
     prepared = trace_scalars(
         lambda *scalars: _evaluate(jaxpr.jaxpr, jaxpr.consts, scalars),
         [np.dtype(a.dtype) for a in jaxpr.in_avals],
     )
-    reason = engines.running().why_inexpressible(prepared)
-    if prepared.consts or reason is not None:
-        raise Inexpressible(f"Triton cannot express the function: {reason}")
+    _check(prepared, "the function", engine)
     return prepared
+
+
+def _check(prepared: core.ClosedJaxpr, what: str, engine: Engine) -> None:
+    """Raises `Inexpressible` where the engine cannot run a function of scalars."""
+    if prepared.consts:
+        raise Inexpressible(f"{what} holds constants that are not scalars")
+    reason = engine.why_inexpressible(prepared)
+    if reason is not None:
+        raise Inexpressible(f"{engine.NAME} cannot express {what}: {reason}")
 
 
 def commuting_identity(operator: core.ClosedJaxpr) -> Scalar | None:
@@ -142,7 +150,7 @@ Value: TypeAlias = Scalar | Pair
 def _evaluate(
     jaxpr: core.Jaxpr, consts: Sequence[Scalar], operands: Sequence[Value]
 ) -> list[Value]:
-    """The results of ``jaxpr``, in terms of primitives that Triton has."""
+    """The results of ``jaxpr``, in terms of primitives that kernels have."""
     makers = {v: eqn for eqn in equations(jaxpr) for v in eqn.outvars}
 
     def short_log1p(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Value] | None:

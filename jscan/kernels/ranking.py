@@ -113,8 +113,9 @@ def rank(
     marks = launch.whole_bytes(marks) if source == "runs" else launch.one_byte(marks)
     full = marks.shape
     operator = trace_scalars(lax.add, [COUNT] * 2)
-    shape = counted_shape(full, axis, tile)
-    tuned = scanning.chosen(shape, "auto")
+    counts = jax.ShapeDtypeStruct(full, COUNT)
+    shape = tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile)
+    tuned = tuning.chosen(shape, "auto", tuning.SCAN)
     if tuned.length < shape.n and emit in ("places", "order"):
         tuned = tuning.scatter(shape)
     cut = launch.Cut([marks], full, axis, tuned, reverse=reverse, widths={4})
@@ -135,9 +136,3 @@ def rank(
     beside = [] if unmarked is None else [unmarked.reshape(-1)]
     [result] = scanning.launch(ranking, cut, interpret, beside)
     return result.reshape(*full[:axis], size, *full[axis + 1 :])
-
-
-def counted_shape(full: Sequence[int], axis: int, tile: tuning.Tuning | None) -> tuning.Shape:
-    """What the choice of a tile depends on: a scan of 32-bit integers."""
-    leaf = jax.ShapeDtypeStruct(tuple(full), jnp.int32)
-    return launch.shape_of_leaves([leaf], axis, equations=1, segmented=False, tile=tile)

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from jscan.combine import Combine
-from jscan.kernels import fill, keys, launch, partials, reduction, scanning, tuning
+from jscan.kernels import fill, keys, launch, partials, reduction, tuning
 from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
 from jscan.kernels.operator import prepare
@@ -41,8 +41,8 @@ def reduce(
     parts, real_used = launch.real_parts(leaves, used)
     operator = prepare(combine)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    shape = launch.shape_of(leaves, combine, axis, segmented=kind != "whole", tile=tile)
-    tuned = _tile(shape, method)
+    shape = tuning.Shape.of(leaves, axis, operator, segmented=kind != "whole", tile=tile)
+    tuned = tuning.chosen(shape, method, tuning.REDUCTION)
     if kind == "offsets":
         # A program searches the offsets of one row.
         tuned = dataclasses.replace(tuned, rows=1)
@@ -75,19 +75,8 @@ def reduce(
     return launch.complex_parts([x.reshape(result_shape) for x in outputs], results, used)
 
 
-_LEVELS = {"scan_then_propagate": tuning.tree, "reduce_then_scan": tuning.walks}
-"""Strategies that reduce level by level, and how they cut."""
-
-
-def _tile(shape: tuning.Shape, method: str) -> tuning.Tuning:
-    """The cut for this method; "auto" takes the better one."""
-    rows = None if method in scanning.TALKING else tuning.block(shape)
-    if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
-        return rows
-    tuned = _LEVELS.get(method, tuning.strips)(shape)
-    alone = method in ("serial_lookback", "chained")
-    # Every warp reads a lone word for itself, and would go its own way.
-    return dataclasses.replace(tuned, window=1, warps=1) if alone else tuned
+_LEVELS = ("scan_then_propagate", "reduce_then_scan")
+"""Strategies that reduce level by level."""
 
 
 def _keys(

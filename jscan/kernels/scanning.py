@@ -35,7 +35,6 @@ from jscan.kernels.launch import (
     Cut,
     complex_parts,
     real_parts,
-    shape_of,
     whole_bytes,
     why_not_dtypes,
 )
@@ -57,12 +56,13 @@ def why_not(
     if reason is not None:
         return reason
     try:
-        prepare(combine)
+        operator = prepare(combine)
     except Inexpressible as error:
         return str(error)
     if exclusive and combine.identity is None:
         return "an exclusive scan needs the operator's identity"
-    return why_not_shape(shape_of(leaves, combine, axis, segmented=False, tile=tile), method)
+    shape = tuning.Shape.of(leaves, axis, operator, segmented=False, tile=tile)
+    return why_not_shape(shape, method)
 
 
 def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
@@ -70,7 +70,7 @@ def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
     if method == "block" and tuning.block(shape) is None:
         limit = tuning.longest_block(shape)
         return f"rows of {shape.n} elements do not fit one tile (at most {limit} here)"
-    cut = chosen(shape, method)
+    cut = tuning.chosen(shape, method, tuning.SCAN)
     pairs = ((shape.outer, cut.rows), (shape.n, cut.length), (shape.inner, cut.lanes))
     programs = math.prod(-(-extent // size) for extent, size in pairs)
     if programs >= 2**31:
@@ -102,18 +102,19 @@ def scan(
     operands, real_used = real_parts(leaves, used)
     if flags is not None:
         operands.append(whole_bytes(flags))
-    shape = shape_of(leaves, combine, axis, segmented=flags is not None, tile=tile)
+    operator, segmented = prepare(combine), flags is not None
+    shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
     if method == "auto" and tuning.suits_two_passes(shape, sum(real_used)):
         method = "reduce_then_scan"
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     real_results = tuple(real for dtype in results for real in real_dtypes(dtype))
     cut = Cut(
-        *(operands, full, axis, chosen(shape, method)),
+        *(operands, full, axis, tuning.chosen(shape, method, tuning.SCAN)),
         reverse=reverse,
         exclusive=exclusive,
         widths={dtype.itemsize for dtype in real_results},
     )
-    described = _described(combine, cut, real_results, real_used, segmented=flags is not None)
+    described = _described(combine, cut, real_results, real_used, segmented=segmented)
     outputs = launch(described, cut, interpret, method=method)
     return complex_parts([x.reshape(full) for x in outputs], results, used)
 
@@ -139,22 +140,6 @@ def _described(
         views=cut.views[:-1] if segmented else cut.views,
         flag_view=cut.views[-1] if segmented else None,
     )
-
-
-def chosen(shape: tuning.Shape, method: str) -> tuning.Tuning:
-    """The cut for a named method, or for the better one."""
-    rows = None if method in TALKING else tuning.block(shape)
-    if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
-        return rows
-    if method == "reduce_then_scan":
-        return tuning.parts(shape)
-    if method == "chained":
-        return tuning.chain(shape)
-    return tuning.serial(shape) if method == "serial_lookback" else tuning.lookback(shape)
-
-
-TALKING = ("lookback", "serial_lookback", "chained")
-"""Strategies whose tiles wait for each other. Asked for by name, they do so in short rows too."""
 
 
 def launch(

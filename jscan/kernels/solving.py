@@ -13,17 +13,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jscan.combine import Leaf
 from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component
-from jscan.derivatives.jacobian import Matrix, Source
-from jscan.kernels import launch, scanning, tuning
+from jscan.derivatives.jacobian import Source
+from jscan.kernels import engines, launch, scanning, tuning
 from jscan.kernels.description import Scan
+from jscan.kernels.engines import Engine
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import View
 from jscan.kernels.operator import Inexpressible, expressible, prepare
@@ -94,24 +95,27 @@ class TileReader:
         return first | (flags != 0)
 
 
-def _in_kernel(matrix: Matrix) -> Matrix:
-    """The matrix as a kernel can compute it."""
-    return dataclasses.replace(matrix, jaxpr=expressible(matrix.jaxpr), rules=None)
+def prepared(component: Component) -> Component:
+    """The component as a kernel can compute it. Raises `Inexpressible`."""
+    return _prepared(component, engines.running())
 
 
 @functools.lru_cache(maxsize=1024)
-def prepared(component: Component) -> Component:
-    """The component as a kernel can compute it. Raises `Inexpressible`."""
+def _prepared(component: Component, engine: Engine) -> Component:
     if component.size > recurrence.IN_KERNELS:
         raise Inexpressible(f"{component.size} states depend on each other")
     if component.dtype.kind == "c":
         raise Inexpressible("kernels have no complex matrices")
     prepare(recurrence.operator_of(component))
-    return dataclasses.replace(component, a=_in_kernel(component.a), c=_in_kernel(component.c))
+    a, c = (
+        dataclasses.replace(matrix, jaxpr=expressible(matrix.jaxpr, engine), rules=None)
+        for matrix in (component.a, component.c)
+    )
+    return dataclasses.replace(component, a=a, c=c)
 
 
 def why_no_tangent(
-    operands: Sequence[launch.Leaf],
+    operands: Sequence[Leaf],
     *,
     component: Component,
     axis: int,
@@ -129,7 +133,7 @@ def why_no_tangent(
 
 
 def tangent_shape(
-    operands: Sequence[launch.Leaf],
+    operands: Sequence[Leaf],
     component: Component,
     axis: int,
     segmented: bool,
@@ -139,9 +143,7 @@ def tangent_shape(
     operator = prepare(recurrence.operator_of(component))
     full = np.broadcast_shapes(*(x.shape for x in operands))
     leaves = [jax.ShapeDtypeStruct(full, a.dtype) for a in operator.out_avals]
-    return launch.shape_of_leaves(
-        *(leaves, axis), equations=len(operator.jaxpr.eqns), segmented=segmented, tile=tile
-    )
+    return tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
 
 
 def tangent(
@@ -158,7 +160,6 @@ def tangent(
     method: str,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
-    **_: Any,
 ) -> list[jax.Array]:
     """Solves the recurrence; operands' dimensions are full or 1."""
     full = np.broadcast_shapes(*(x.shape for x in [*known, *linear]))
@@ -170,7 +171,7 @@ def tangent(
     shape = tangent_shape([*known, *linear], component, axis, flags is not None, tile)
     widths = {np.dtype(d).itemsize for d in dtypes}
     cut = launch.Cut(
-        *(operands, full, axis, scanning.chosen(shape, method)),
+        *(operands, full, axis, tuning.chosen(shape, method, tuning.SCAN)),
         reverse=reverse != transposed,
         widths=widths,
     )

@@ -31,7 +31,9 @@ def search(fn, leaves, tags, *, window, identity=None):
     dtypes = tuple(np.dtype(x.dtype) for x in leaves)
     tree = jax.tree.structure(0 if len(leaves) == 1 else tuple(range(len(leaves))))
     shapes = [jax.ShapeDtypeStruct((2,), d) for d in dtypes]
-    operator = prepare(trace(fn, shapes, tree, 0, None))
+    combine = trace(fn, shapes, tree, 0, None)
+    assert combine is not None
+    operator = prepare(combine)
     tiles = len(tags) + 1
     geometry = Geometry(1, tiles * 8, 1, 1, 8, 1, False, False)
     view = View((1, tiles * 8, 1), (1, 1))
@@ -122,8 +124,9 @@ def test_operators_that_do_not_commute(tiles, prefixes, window):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_what_fills_a_window_leaves_every_float_as_it_is(dtype):
     """0.0 would take the sign of -0.0."""
-    operator = prepare(trace(jnp.add, [jax.ShapeDtypeStruct((2,), dtype)], LEAF, 0, None))
-    filler = commuting_identity(operator)
+    combine = trace(jnp.add, [jax.ShapeDtypeStruct((2,), dtype)], LEAF, 0, None)
+    assert combine is not None
+    filler = commuting_identity(prepare(combine))
     for x in np.array([-0.0, 0.0, 1.5, -np.inf], dtype):
         assert (x + filler).tobytes() == x.tobytes()
 

@@ -10,6 +10,8 @@ import dataclasses
 import functools
 import pathlib
 import re
+import runpy
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +22,9 @@ from jax.extend import core
 
 import jscan
 from jscan import primitives
+from jscan.combine import trace
 from jscan.kernels import engines, language, tuning
+from jscan.kernels.operator import Inexpressible, prepare
 from tests import reference
 from tests.kernels.test_lowering import cuda_program
 
@@ -51,6 +55,13 @@ def test_one_file_names_the_internals_of_jax():
 def test_pallas_is_named_by_its_engine_alone():
     assert files_that_import("jax.experimental.pallas") == ["kernels/engines/pallas.py"]
     assert files_that_import("jscan.kernels.engines.pallas") == ["kernels/engines/__init__.py"]
+
+
+def test_effects_of_references_need_no_triton(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax._src.pallas.triton", None)
+    names = runpy.run_path(str(PACKAGE / "kernels/internals.py"))
+    assert "register_access" in names
+    assert "triton" not in names
 
 
 def test_kernels_are_launched_at_one_place():
@@ -103,6 +114,8 @@ class Launch:
 
 class Listener:
     """An engine that keeps what it is asked for, and answers with zeros."""
+
+    NAME = "a listener"
 
     def __init__(self):
         self.launches = []
@@ -208,6 +221,23 @@ def test_every_kernel_is_among_the_calls(listener):
     source = "".join((PACKAGE / file).read_text() for file in FILES if file.startswith("kernels/"))
     names = set(re.findall(r'"(jscan_[a-z_]+)"', source)) - OURS
     assert {launch.name for launch in listener.launches} == names
+
+
+def test_an_operator_is_prepared_for_the_engine_that_runs(monkeypatch):
+    class Refusing(Listener):
+        def why_inexpressible(self, jaxpr):
+            """Why nothing can run."""
+            return f"it has {len(jaxpr.eqns)} equation"
+
+    combine = trace(lambda x, y: x * y, [jnp.ones(3)], jax.tree.structure(0), 0, None)
+    assert combine is not None
+    assert prepare(combine) is prepare(combine)
+    with monkeypatch.context() as other:
+        refusing = Refusing()
+        other.setattr(engines, "running", lambda: refusing)
+        with pytest.raises(Inexpressible, match="a listener cannot express the operator: it has 1"):
+            prepare(combine)
+    prepare(combine)
 
 
 def test_a_kernel_runs_by_its_body_and_references_alone(listener):

@@ -7,12 +7,12 @@ The body of a kernel is a function of a program's number and of references. Trac
 nothing but elementwise, shape and control primitives of `jax.lax` and those of
 `jscan.kernels.language`, whose module says what each of them means; `jscan.kernels.addresses` says
 how an address is formed. To build a program from that is an engine's work. An engine is a module of
-this package with the two functions of `Engine`, and has its entry in `running`.
+this package with the members of `Engine`, and has its entry in `running`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 import jax
@@ -22,8 +22,11 @@ from jscan.kernels.engines import pallas
 from jscan.kernels.language import Body
 
 
-class Engine(Protocol):
+class Engine(Hashable, Protocol):
     """What builds and runs kernels."""
+
+    NAME: str
+    """The engine in errors: "NAME cannot express the operator"."""
 
     def run(
         self,

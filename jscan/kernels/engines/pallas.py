@@ -32,6 +32,8 @@ from jscan.kernels.internals import (
 )
 from jscan.kernels.language import Body, Ref
 
+NAME = "Triton"
+
 Context = triton.LoweringRuleContext
 Value: TypeAlias = "ir.Value[Any]"
 

@@ -1,7 +1,10 @@
 """The cut of an array into tiles: what is chosen, and the device's figures that it is chosen by."""
 
+from jscan.kernels.tuning.choose import REDUCTION as REDUCTION
+from jscan.kernels.tuning.choose import SCAN as SCAN
 from jscan.kernels.tuning.choose import block as block
 from jscan.kernels.tuning.choose import chain as chain
+from jscan.kernels.tuning.choose import chosen as chosen
 from jscan.kernels.tuning.choose import device as device
 from jscan.kernels.tuning.choose import entries as entries
 from jscan.kernels.tuning.choose import longest_block as longest_block

@@ -5,6 +5,9 @@
     chain                the same, where every tile waits for its neighbour
     parts                two passes over parts of a row
     strips, tree, walks  reductions in one pass, level by level, and by resident programs
+    alone                the first of these, where tiles look at one tile at a time
+
+`chosen` takes the one that suits a strategy.
 
 A shape that brings a tile of its own is cut by that. The figures of a device are in a file of its
 kind; what is here holds for all of them.
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Mapping
 
 import jax
 
@@ -242,6 +246,14 @@ def strips(shape: Shape) -> Tuning:
     return Tuning(length=length, lanes=lanes, warps=1, window=window, strip=strip)
 
 
+def alone(shape: Shape) -> Tuning:
+    """The tile of a reduction whose tiles look at one tile at a time.
+
+    Every warp reads a lone word for itself, and would go its own way.
+    """
+    return dataclasses.replace(strips(shape), window=1, warps=1)
+
+
 def tree(shape: Shape) -> Tuning:
     """The tile of a reduction in several levels: one strip."""
     tuned = _level(shape)
@@ -286,3 +298,39 @@ def entries(extent: int, tuned: Tuning) -> Tuning:
         return Tuning(length, lanes=1, warps=max(1, length // 1024), window=1, strip=length)
     strips = -(-extent // tuned.strip)
     return dataclasses.replace(tuned, length=strips * tuned.strip)
+
+
+# --- by strategy --------------------------------------------------------------------------------
+
+Ways = Mapping[str, Callable[[Shape], Tuning]]
+"""The cut of rows that do not go into a tile whole, by the strategy."""
+
+SCAN: Ways = {
+    "auto": lookback,
+    "block": lookback,
+    "lookback": lookback,
+    "serial_lookback": serial,
+    "chained": chain,
+    "reduce_then_scan": parts,
+    "scan_then_propagate": lookback,
+}
+REDUCTION: Ways = {
+    "auto": strips,
+    "block": strips,
+    "lookback": strips,
+    "serial_lookback": alone,
+    "chained": alone,
+    "reduce_then_scan": walks,
+    "scan_then_propagate": tree,
+}
+
+TALKING = ("lookback", "serial_lookback", "chained")
+"""Strategies whose tiles wait for each other. Asked for by name, they do so in short rows too."""
+
+
+def chosen(shape: Shape, method: str, ways: Ways) -> Tuning:
+    """The cut for a named method, or for the better one, of a `SCAN` or a `REDUCTION`."""
+    rows = None if method in TALKING else block(shape)
+    if rows is not None and (method == "block" or suits_block(shape, rows)):
+        return rows
+    return ways[method](shape)

@@ -5,6 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+from jax.extend import core
+
+from jscan.combine import Leaf
+from jscan.kernels.complex import real_dtypes
+from jscan.kernels.layout import outer_n_inner
+
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
@@ -39,6 +46,27 @@ class Shape:
     segmented: bool
     equations: int  # of the operator: what one combination costs
     tile: Tuning | None = None  # the cut to take instead of a chosen one
+
+    @classmethod
+    def of(
+        cls,
+        leaves: Sequence[Leaf],
+        axis: int,
+        operator: core.ClosedJaxpr,
+        *,
+        segmented: bool,
+        tile: Tuning | None,
+    ) -> Shape:
+        """What the choice depends on where ``operator`` combines these leaves along ``axis``."""
+        full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
+        return cls(
+            *outer_n_inner(full, axis),
+            width=sum(leaf.dtype.itemsize for leaf in leaves),
+            leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
+            segmented=segmented,
+            equations=len(operator.jaxpr.eqns),
+            tile=tile,
+        )
 
     @property
     def words(self) -> int:
