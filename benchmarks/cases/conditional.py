@@ -26,10 +26,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend import core
+from jax.interpreters import mlir
 
 from jscan.combine import trace
 from jscan.kernels import language, scanning
 from jscan.kernels.description import Scan
+from jscan.kernels.internals import triton, tt
+from jscan.kernels.language import Aval
 from jscan.kernels.launch import Cut
 from jscan.kernels.operator import FLAG, prepare, trace_scalars
 from jscan.kernels.registers import from_bits, to_bits
@@ -166,4 +169,31 @@ def _combined(
 
 def _moved(values: jax.Array, source: jax.Array, axis: int) -> jax.Array:
     """The elements at ``source`` along ``axis``, bit by bit."""
-    return from_bits(language.gather(to_bits(values), source, axis), values.dtype)
+    return from_bits(gather_p.bind(to_bits(values), source, axis=axis), values.dtype)
+
+
+# --- the move -----------------------------------------------------------------------------------
+
+gather_p = core.Primitive("conditional_gather")
+"""Elements of a tile of 32- or 64-bit integers by their places along an axis: ``tt.gather``.
+
+jscan's own kernels move no elements so, and the engine has no form of it.
+"""
+
+
+def _gather_abstract_eval(x: Aval, places: Aval, *, axis: int) -> Aval:
+    del axis
+    return Aval(places.shape, x.dtype)
+
+
+def _gather_meaning(x: jax.Array, places: jax.Array, *, axis: int) -> jax.Array:
+    return jnp.take_along_axis(x, places, axis)
+
+
+def _gather_lowering(_: triton.LoweringRuleContext, x: Any, places: Any, *, axis: int) -> Any:
+    return tt.gather(x, places, axis)
+
+
+gather_p.def_abstract_eval(_gather_abstract_eval)
+mlir.register_lowering(gather_p, mlir.lower_fun(_gather_meaning, multiple_results=False))
+triton.register_lowering(gather_p)(_gather_lowering)

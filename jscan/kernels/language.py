@@ -6,7 +6,6 @@
     take_ticket        a number that no other program gets, from an atomic counter
     publish, peek      one tagged 64-bit word of tile state, written relaxed and read volatile
     pause              lets a waiting warp sleep
-    gather             elements of a register tile by their places along an axis
     quarters           a tile by its elements' place modulo four, without a move
     nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
     fast_exp2, ...     the hardware's instructions
@@ -65,7 +64,6 @@ def _primitive(name: str, *, multiple_results: bool = False) -> core.Primitive:
 
 tile_scan_p = _primitive("tile_scan", multiple_results=True)
 tile_reduce_p = _primitive("tile_reduce")
-gather_p = _primitive("gather")
 load_p = _primitive("load")
 store_p = _primitive("store", multiple_results=True)
 publish_p = _primitive("publish", multiple_results=True)
@@ -125,16 +123,6 @@ def tile_reduce_meaning(leaf: jax.Array, *, jaxpr: core.ClosedJaxpr, axis: int) 
     """`tile_reduce` in plain JAX."""
     [scanned] = tile_scan_meaning(leaf, jaxpr=jaxpr, axis=axis, reverse=False)
     return lax.index_in_dim(scanned, -1, axis, keepdims=False)
-
-
-def gather(x: jax.Array, places: jax.Array, axis: int) -> jax.Array:
-    """The elements of a tile of 32- or 64-bit integers that are at ``places`` along ``axis``."""
-    return gather_p.bind(x, places, axis=axis)
-
-
-def gather_meaning(x: jax.Array, places: jax.Array, *, axis: int) -> jax.Array:
-    """`gather` in plain JAX."""
-    return jnp.take_along_axis(x, places, axis)
 
 
 def quarters(x: jax.Array) -> list[jax.Array]:
@@ -331,11 +319,6 @@ def _tile_reduce_abstract_eval(leaf: Aval, *, jaxpr: core.ClosedJaxpr, axis: int
     return Aval(leaf.shape[:axis] + leaf.shape[axis + 1 :], leaf.dtype)
 
 
-def _gather_abstract_eval(x: Aval, places: Aval, *, axis: int) -> Aval:
-    del axis
-    return Aval(places.shape, x.dtype)
-
-
 def _quarters_abstract_eval(x: Aval) -> list[Aval]:
     return [Aval((x.size // 4,), x.dtype)] * 4
 
@@ -387,7 +370,6 @@ def _first(operand: jax.Array, **params: Any) -> jax.Array:
 
 _register(tile_scan_p, _tile_scan_abstract_eval, tile_scan_meaning)
 _register(tile_reduce_p, _tile_reduce_abstract_eval, tile_reduce_meaning)
-_register(gather_p, _gather_abstract_eval, gather_meaning)
 _register(quarters_p, _quarters_abstract_eval, quarters_meaning)
 _register(nan_max_p, _like_first, lax.max)
 _register(nan_min_p, _like_first, lax.min)

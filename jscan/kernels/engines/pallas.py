@@ -110,11 +110,6 @@ def _tile_reduce(ctx: Context, leaf: Value, *, jaxpr: core.ClosedJaxpr, axis: in
     return result
 
 
-def _gather(ctx: Context, x: Value, places: Value, *, axis: int) -> Value:
-    x, places = _values(ctx, [x, places])
-    return tt.gather(x, places, axis)
-
-
 def _quarters(ctx: Context, x: Value) -> list[Value]:
     [x] = _values(ctx, [x])
     kind, count = triton._element_type(x.type), ctx.avals_in[0].size // 4
@@ -322,7 +317,6 @@ def _instruction(name: str, kind: str) -> Callable[..., Value]:
 for primitive, lowering in (
     (p.tile_scan_p, _tile_scan),
     (p.tile_reduce_p, _tile_reduce),
-    (p.gather_p, _gather),
     (p.quarters_p, _quarters),
     (p.nan_max_p, functools.partial(_binary, arith.maximumf)),
     (p.nan_min_p, functools.partial(_binary, arith.minimumf)),
