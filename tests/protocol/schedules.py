@@ -13,18 +13,19 @@ import functools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
 
 from jscan import primitives
-from jscan.kernels import tuning
+from jscan.kernels import engines, tuning
 from jscan.kernels.steps import Step
 from jscan.primitives import reduce_p, scan_p
 from jscan.rules.reduce import reduce_in_kernels
 from jscan.rules.scan import scan_in_kernels
 from tests.protocol.model import Look, Memory, Protocol, Publish, Row, Take, Word
-from tests.protocol.stepwise import Call, Code, Interpreter, Request, anything
+from tests.protocol.stepwise import Call, Code, Engine, Interpreter, Request, anything
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,12 +131,13 @@ class Kernel:
         [one] = outer.eqns
         assert one.invars == outer.jaxpr.invars, "there are other operands"
         in_kernels = functools.partial(IN_KERNELS[one.primitive], **one.params)
-        self.program = jax.make_jaxpr(in_kernels)(*operands)
+        with mock.patch.object(engines, "running", return_value=Engine()):
+            self.program = jax.make_jaxpr(in_kernels)(*operands)
         self._code = Code(self.program)
 
     def run(self, operands: Sequence[Any], schedule: Schedule, model: Model | None) -> Any:
         """The results under a schedule; asserts that programs do what the model does, if any."""
-        outer = Interpreter(-1, np.random.default_rng(schedule.seed)).run(self._code, operands)
+        outer = Interpreter(np.random.default_rng(schedule.seed)).run(self._code, operands)
         answer = None
         try:
             while True:
@@ -154,8 +156,8 @@ class Resident:
     ):
         self.number = number
         self.twin = None if model is None else Twin(model, number)
-        self._interpreter = Interpreter(number, np.random.default_rng([schedule.seed, number]))
-        self._running = self._interpreter.run(code, refs)
+        self._interpreter = Interpreter(np.random.default_rng([schedule.seed, number]))
+        self._running = self._interpreter.run(code, [np.int32(number), *refs])
         self.request: Request | None = None
         self.words: list[int] = []  # places in the request of words that it still has to write
         self.go_on(None)
@@ -186,9 +188,9 @@ class Launch:
         self._memory: Memory[tuple[int, str]] = Memory(self._rng)
         rng = np.random.default_rng(schedule.seed)
         operands = [np.array(x) for x in call.operands]
-        self._results = [anything(rng, aval.shape, aval.dtype) for aval in call.results]
-        for operand, result in call.aliases.items():
-            self._results[result] = operands[operand].copy()
+        undefined = call.results[: len(call.results) - len(call.starts)]
+        self._results = [anything(rng, aval.shape, aval.dtype) for aval in undefined]
+        self._results += [np.array(x) for x in call.starts]
         self._refs = [*operands, *self._results]
         # The words come last; those of a ticket hold a count, and no tag.
         self._tickets = self._results[-1]

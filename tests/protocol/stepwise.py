@@ -1,4 +1,8 @@
-"""Kernels, one access to their words at a time: an interpreter of jaxprs that can be stopped.
+"""Kernels, one access to their words at a time: an engine whose programs can be stopped.
+
+    Engine       a launch becomes an equation of the function that launches
+    Code         a jaxpr, cut where a program may be stopped
+    Interpreter  one program, or the function around the launches
 
 Each program of a kernel is a generator that yields whenever it wants to publish, to peek or to take
 a ticket, and goes on with the answer. What is between is compiled, and touches no other program.
@@ -15,6 +19,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from jscan.kernels.language import Body
 from jscan.kernels.steps import Step
 
 
@@ -39,16 +44,65 @@ class Request:
 class Call:
     """A kernel that a function wants to be launched."""
 
-    code: Code
+    code: Code  # of a program's number and of references to the operands and the results
     operands: Sequence[Any]
+    starts: Sequence[Any]  # what the last results start as
     results: Sequence[Any]  # their avals
-    aliases: dict[int, int]  # the results that start as operands, by these
     programs: int
+
+
+launch_p = core.Primitive("launch")
+"""A launch, between the operations around it."""
+launch_p.multiple_results = True
+
+
+@launch_p.def_abstract_eval
+def _launch_abstract_eval(*operands: Any, results: Sequence[Any], **params: Any) -> list[Any]:
+    del operands, params
+    return list(results)
+
+
+class Engine:
+    """The `jscan.kernels.engines.Engine` that leaves launches to an `Interpreter`'s caller."""
+
+    NAME = "the stepwise interpreter"
+
+    def run(
+        self,
+        body: Body,
+        operands: Sequence[jax.Array],
+        starts: Sequence[jax.Array],
+        results: Sequence[jax.ShapeDtypeStruct],
+        *,
+        programs: int,
+        warps: int,
+        name: str,
+        interpret: bool,
+    ) -> list[jax.Array]:
+        """Binds a launch of the traced body."""
+        del warps, name, interpret
+        described: list[jax.Array | jax.ShapeDtypeStruct] = [*operands, *results]
+        arrays = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in described]
+
+        def traced(program: jax.Array, *arrays: jax.Array) -> None:
+            body(program, [jax.new_ref(x) for x in arrays])
+
+        jaxpr = jax.make_jaxpr(traced)(jax.ShapeDtypeStruct((), np.int32), *arrays)
+        avals = tuple(jax.core.ShapedArray(x.shape, x.dtype) for x in results)
+        count = len(operands)
+        return launch_p.bind(
+            *(*operands, *starts), jaxpr=jaxpr, results=avals, count=count, programs=programs
+        )
+
+    def why_inexpressible(self, jaxpr: core.ClosedJaxpr) -> None:
+        """Nothing is."""
+        del jaxpr
 
 
 Running = Generator[Request | Call, Any, list[Any]]
 
 MEMORY = ("jscan_load", "jscan_store", "jscan_publish", "jscan_peek", "jscan_take_ticket")
+NEW_REF = ("new_ref", "ref", "mutable_array")  # by different versions of jax
 
 
 def _opened(jaxpr: Any) -> tuple[core.Jaxpr, Sequence[Any]]:
@@ -60,7 +114,7 @@ def _opened(jaxpr: Any) -> tuple[core.Jaxpr, Sequence[Any]]:
 
 def _stops(eqn: core.JaxprEqn) -> bool:
     """Whether an equation does more than to compute."""
-    if eqn.primitive.name in (*MEMORY, "program_id", "pallas_call"):
+    if eqn.primitive.name in (*MEMORY, *NEW_REF, launch_p.name):
         return True
     inner = core.jaxprs_in_params(eqn.params)
     return any(_stops(e) for jaxpr in inner for e in _opened(jaxpr)[0].eqns)
@@ -173,8 +227,8 @@ def _variables(atoms: Sequence[Any]) -> Iterator[core.Var]:
 class Interpreter:
     """One program, on its way through the kernel."""
 
-    def __init__(self, number: int, rng: np.random.Generator):
-        self.number, self._rng = number, rng
+    def __init__(self, rng: np.random.Generator):
+        self._rng = rng
         self.steps: list[Step] = []
 
     def run(self, code: Code, operands: Sequence[Any]) -> Running:
@@ -204,8 +258,8 @@ class Interpreter:
 
     def _evaluate(self, stop: Stop, inputs: list[Any]) -> Running:
         name, params, inner = stop.eqn.primitive.name, stop.eqn.params, stop.inner
-        if name == "program_id":
-            return [np.int32(self.number)]
+        if name in NEW_REF:
+            return inputs  # an array that is written in place
         if name == "while":
             first, second = params["cond_nconsts"], params["body_nconsts"]
             for_test, for_body = inputs[:first], inputs[first : first + second]
@@ -221,9 +275,9 @@ class Interpreter:
         if name in MEMORY:
             return (yield from self._access(stop, inputs))
         [called] = inner
-        if name == "pallas_call":
-            aliases, [programs] = dict(params["input_output_aliases"]), params["grid_mapping"].grid
-            return (yield Call(called, inputs, params["out_avals"], aliases, programs))
+        if name == launch_p.name:
+            operands, starts = inputs[: params["count"]], inputs[params["count"] :]
+            return (yield Call(called, operands, starts, params["results"], params["programs"]))
         return (yield from self.run(called, inputs))
 
     def _access(self, stop: Stop, inputs: list[Any]) -> Running:
