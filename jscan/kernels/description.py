@@ -127,7 +127,7 @@ class Scan:
         """Leaves ⊕ leaves; ``left`` is broadcast to the shape of ``right``."""
         shape = right[0].shape
         left = [jnp.broadcast_to(x, shape) for x in left]
-        return language.evaluate(self.leaf_operator, [*left, *right])
+        return language.mapped(self.leaf_operator, [*left, *right])
 
     def store(
         self,

@@ -87,7 +87,7 @@ def _totals(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]) -> 
             last = [language.tile_reduce(operator, leaves[0], here.geometry.axis)]
         else:
             last = here.last(scan.tile_scan(leaves))
-        both = language.evaluate(operator, [*last, *carry])
+        both = language.mapped(operator, [*last, *carry])
         kept = [jnp.where(left == part.count, x, y) for x, y in zip(last, both, strict=True)]
         return (*kept, left - np.int32(1))
 
