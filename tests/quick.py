@@ -1,9 +1,10 @@
 """The choice of the cases that run by default, of tests that have many.
 
 Many are the cases of a sweep (`@pytest.mark.sweep`), those of a product of sweeps on a GPU
-(`@pytest.mark.grid`), and those on interpreted kernels, which take seconds each. Of these the quick ones run by default; the others are marked `thorough`, as are the
-cases that a test itself leaves to the thorough, which play no part here. Among the cases of one
-test function (those for a GPU apart from the others, since most machines skip them):
+(`@pytest.mark.grid`), and those on interpreted kernels, which take seconds each. Of these the quick
+ones run by default; the others are marked `thorough`, as are the cases that a test itself leaves to
+the thorough, which play no part here. Among the cases of one test function (those for a GPU apart
+from the others, since most machines skip them):
 
 1. The place of a case is the sum of the positions of its values, one for each `parametrize`,
    counted from 0. Every third place is quick: 0, 3, 6, … on the oldest jax and 1, 4, 7, … on newer
