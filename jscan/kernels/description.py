@@ -136,7 +136,7 @@ class Scan:
         inputs: Sequence[Ref],
         scanned: Sequence[jax.Array],
     ) -> None:
-        """Write the values that somebody uses."""
+        """Writes the values that somebody uses."""
         values = list(scanned[1:] if self.segmented else scanned)
         if self.segmented and tile.geometry.exclusive:
             restarts = self._restarts(tile, inputs[-1], 0) != 0

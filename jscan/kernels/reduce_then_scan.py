@@ -32,7 +32,7 @@ from jscan.kernels.tile import Tile
 
 
 def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
-    """Run the kernels; parts are the tiles of ``scan``'s geometry."""
+    """Runs the kernels; parts are the tiles of ``scan``'s geometry."""
     strip = min(cut.tuned.strip, scan.geometry.length)
     if scan.geometry.tiles == 1:  # nothing comes before the only part
         walk = functools.partial(_scan, scan, strip)

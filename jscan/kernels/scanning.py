@@ -91,7 +91,7 @@ def scan(
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
-    """Scan ``leaves`` along ``axis``; the used ones in the full shape.
+    """Scans ``leaves`` along ``axis``; returns the used ones in the full shape.
 
     Every operand's dimensions are full or 1, and `why_not` has nothing to object to. The operands
     are cut by ``tile``, or as suits their shape where that is None.
@@ -160,7 +160,7 @@ TALKING = ("lookback", "serial_lookback", "chained")
 def run(
     scan: Scan, cut: Cut, interpret: bool, beside: Sequence[jax.Array] = (), method: str = "auto"
 ) -> list[jax.Array]:
-    """Run the kernels of a scan. Operands that are not cut into tiles come ``beside``."""
+    """Runs the kernels of a scan. Operands that are not cut into tiles come ``beside``."""
     in_strips = method == "reduce_then_scan" and cut.tuned.strip > 0
     if scan.geometry.tiles == 1 and not in_strips:
         body: Callable[..., None] = functools.partial(block.kernel, scan)
