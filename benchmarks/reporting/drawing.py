@@ -97,7 +97,7 @@ def errors_in_panels(
         axes.grid(True)
         for name, look in looks.looks([names]).items():
             points = errors.get(name, [])
-            arguments = look.arguments() | {"label": name}
+            arguments = look | {"label": name}
             (line,) = axes.plot([n for n, _ in points], [eps for _, eps in points], **arguments)
             legend.setdefault(name, line)
         set_ticks(axes.xaxis, lengths, labels(lengths))
@@ -142,7 +142,7 @@ def _curve(
 ) -> Line2D:
     values = [(where[point.at], scale.value(point)) for point in curve.points]
     shown = [(x, y) for x, y in values if y is not None]
-    arguments = looks.AUTO if curve.name == "auto" else look.arguments()
+    arguments = looks.AUTO if curve.name == "auto" else look
     if any(isinstance(at, str) for at in where):  # between names there is nothing
         size = 13 if curve.name == "auto" else 6
         arguments = {"marker": "o"} | arguments | {"linestyle": "none", "markersize": size}
@@ -212,7 +212,7 @@ def bars_and_markers(rows: Sequence[Row], xlabel: str, heading: str) -> Figure:
         (legend[name],) = axes.plot(
             [x for x, _ in beside],
             [y for _, y in beside],
-            **look.arguments() | {"linestyle": "none", "markersize": 6, "markeredgewidth": 1.3},
+            **look | {"linestyle": "none", "markersize": 6, "markeredgewidth": 1.3},
             clip_on=False,
             label=name,
         )
