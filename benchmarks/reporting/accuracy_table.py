@@ -31,11 +31,6 @@ def each(field: str, found: Iterable[Entry]) -> list[Any]:
     return list(dict.fromkeys(entry[field] for entry in found))
 
 
-def subjects(found: Iterable[Entry]) -> list[str]:
-    """Their subjects, each once."""
-    return each("subject", found)
-
-
 def number(value: float) -> str:
     """Three digits, without an exponent."""
     if value == 0 or value >= 100:
@@ -56,7 +51,7 @@ def whole(result: Result) -> list[str]:
                 for n, label in zip(lengths, curves.labels(lengths), strict=True)
             }
             if found:
-                tables.append(markdown.pivot(f"{dtype}, {name}", subjects(found), lines))
+                tables.append(markdown.pivot(f"{dtype}, {name}", each("subject", found), lines))
     return tables
 
 
@@ -76,7 +71,7 @@ def by_input(result: Result) -> str:
         for name in result["inputs"]
     }
     [label] = curves.labels([n])
-    return markdown.pivot(f"float32, {label}", subjects(found), lines)
+    return markdown.pivot(f"float32, {label}", each("subject", found), lines)
 
 
 def by_strategy(result: Result) -> str:
@@ -84,7 +79,7 @@ def by_strategy(result: Result) -> str:
     n = largest(result)
     depths = {entry["subject"]: entry for entry in result["depths"] if entry["n"] == n}
     lines = []
-    for name in subjects(entries(result, dtype="float32", n=n)):
+    for name in each("subject", entries(result, dtype="float32", n=n)):
         found = entries(result, dtype="float32", n=n, subject=name)
         worst = max(found, key=lambda entry: entry["max_eps"])
         if "bound_eps" in worst:
@@ -132,7 +127,7 @@ def _by_dtype(result: Result, cell: Callable[[list[Entry]], str], *, halves: boo
     found = [entry for entry in entries(result) if entry["input"] in rising]
     dtypes = [d for d in each("dtype", found) if not halves or d != "float32"]
     lines = []
-    for name in subjects(found):
+    for name in each("subject", found):
         own = [[e for e in found if (e["subject"], e["dtype"]) == (name, d)] for d in dtypes]
         if any(own):
             overflows = [any(entry["not_finite"] for entry in some) for some in own]

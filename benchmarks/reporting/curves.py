@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -36,12 +37,14 @@ class Point:
       microseconds: the median of one call.
       share: of copy speed; None where there was no copy to compare with.
       bytes: that any implementation has to move.
+      error: the largest, where it is errors that were measured, not times.
     """
 
     at: Place
-    microseconds: float
-    share: float | None
-    bytes: int
+    microseconds: float = math.nan
+    share: float | None = None
+    bytes: int = 0
+    error: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

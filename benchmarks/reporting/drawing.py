@@ -24,9 +24,6 @@ from matplotlib.ticker import (
 from benchmarks.reporting import looks
 from benchmarks.reporting.curves import Curve, Panels, Place, Point, labels, places
 
-Errors = dict[str, list[tuple[int, float]]]
-"""Lengths and errors, by the names of curves."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
@@ -35,14 +32,16 @@ class Scale:
     Attributes:
       label: of the values.
       value: of a point; None where there is none.
-      reference: what a copy would reach with the points of a panel.
+      reference: what a copy would reach with the points of a panel; None where none would.
       log: whether values span decades.
+      height: of a panel, in inches.
     """
 
     label: str
     value: Callable[[Point], float | None]
-    reference: Callable[[Sequence[Point]], float]
+    reference: Callable[[Sequence[Point]], float] | None
     log: bool = False
+    height: float = 2.7
 
 
 def curves_in_panels(
@@ -51,10 +50,14 @@ def curves_in_panels(
     """A panel for each group and scale, at most three groups abreast, and one legend below."""
     across = min(len(panels), 3)
     down = math.ceil(len(panels) / across)
-    figure = new((looks.WIDTH, 2.7 * down * len(scales) + 0.8))
+    figure = Figure(
+        layout="constrained",
+        figsize=(looks.WIDTH, down * sum(scale.height for scale in scales) + 0.8),
+    )
     grid = figure.subplots(down * len(scales), across, squeeze=False, sharey="row")
     chosen = looks.looks(panels.values())
     legend: dict[str, Artist] = {}
+    copy: dict[str, Artist] = {}
     for number, (group, curves) in enumerate(panels.items()):
         column = grid[number // across * len(scales) :, number % across]
         column[0].set_title(group if len(panels) > 1 else "")
@@ -67,8 +70,9 @@ def curves_in_panels(
             for curve in curves:
                 line = _curve(axes, curve, where, scale, chosen[curve.name])
                 legend.setdefault(curve.name, line)
-            level = scale.reference([point for curve in curves for point in curve.points])
-            copy = axes.axhline(level, **looks.COPY)
+            if scale.reference is not None:
+                level = scale.reference([point for curve in curves for point in curve.points])
+                copy["copy speed"] = axes.axhline(level, **looks.COPY)
     for row, axes in enumerate(grid[:, 0]):
         scale = scales[row % len(scales)]
         axes.set_ylabel(scale.label)
@@ -78,38 +82,8 @@ def curves_in_panels(
             axes.set_ylim(bottom=0)
     for axes in grid[-len(scales) :, (len(panels) - 1) % across + 1 :].flat:
         axes.remove()
-    looks.legend(figure, {name: legend[name] for name in chosen} | {"copy speed": copy})
+    looks.legend(figure, {name: legend[name] for name in chosen} | copy)
     return figure
-
-
-def errors_in_panels(
-    names: Sequence[Curve], panels: Mapping[str, Errors], lengths: Sequence[int], ylabel: str
-) -> Figure:
-    """A panel for each group, in it errors over the length by the names of curves."""
-    figure = new((looks.WIDTH, 3.6))
-    grid = figure.subplots(1, len(panels), squeeze=False, sharey="row")[0]
-    legend: dict[str, Artist] = {}
-    for axes, (group, errors) in zip(grid, panels.items(), strict=True):
-        axes.set_title(group)
-        axes.set_xlabel("elements")
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.grid(True)
-        for name, look in looks.looks([names]).items():
-            points = errors.get(name, [])
-            arguments = look.arguments() | {"label": name}
-            (line,) = axes.plot([n for n, _ in points], [eps for _, eps in points], **arguments)
-            legend.setdefault(name, line)
-        set_ticks(axes.xaxis, lengths, labels(lengths))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    grid[0].set_ylabel(ylabel)
-    looks.legend(figure, legend)
-    return figure
-
-
-def new(size: tuple[float, float]) -> Figure:
-    """An empty figure of so many inches."""
-    return Figure(figsize=size, layout="constrained")
 
 
 def set_ticks(axis: Axis, where: Sequence[Any], texts: Sequence[str]) -> None:
@@ -129,12 +103,17 @@ def count_in_units(axes: Axes, unit: float, label: str) -> None:
 
 
 def _set_decades(axes: Axes) -> None:
-    """Plain numbers on a logarithmic axis of values; some of a decade's if it has few decades."""
+    """Plain numbers on a logarithmic axis of values, several of a decade's if it has few decades.
+
+    Where it has many, powers of ten stay powers.
+    """
     low, high = axes.get_ylim()
-    few = math.log10(high / low) < 2.5
-    axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if few else (1.0,)))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    decades = math.log10(high / low)
     axes.yaxis.set_minor_formatter(NullFormatter())
+    if decades < 6:
+        subs = (1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)
+        axes.yaxis.set_major_locator(LogLocator(10, subs=subs))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 def _curve(
@@ -142,7 +121,7 @@ def _curve(
 ) -> Line2D:
     values = [(where[point.at], scale.value(point)) for point in curve.points]
     shown = [(x, y) for x, y in values if y is not None]
-    arguments = looks.AUTO if curve.name == "auto" else look.arguments()
+    arguments = looks.AUTO if curve.name == "auto" else look
     if any(isinstance(at, str) for at in where):  # between names there is nothing
         size = 13 if curve.name == "auto" else 6
         arguments = {"marker": "o"} | arguments | {"linestyle": "none", "markersize": size}
@@ -160,7 +139,7 @@ def _set_places(axes: Axes, found: Sequence[Place]) -> dict[Place, float]:
         ticks = list(found)
     else:
         where = {at: float(at) for at in numbers}
-        spans_decades = min(numbers) > 0 and max(numbers) >= 8 * min(numbers)
+        spans_decades = min(numbers, default=0) > 0 and max(numbers) >= 8 * min(numbers)
         if spans_decades:
             axes.set_xscale("log", base=2)
         ticks = _apart(numbers, math.log if spans_decades else float)
@@ -200,7 +179,7 @@ class Row:
 
 def bars_and_markers(rows: Sequence[Row], xlabel: str, heading: str) -> Figure:
     """A bar for each row's own value, and hollow markers on it for the others, as shares."""
-    figure = new((looks.WIDTH, 0.22 * len(rows) + 1.2))
+    figure = Figure(layout="constrained", figsize=(looks.WIDTH, 0.22 * len(rows) + 1.2))
     axes = figure.subplots()
     places = range(len(rows))
     values = [next(iter(row.own.values())) for row in rows]
@@ -212,7 +191,7 @@ def bars_and_markers(rows: Sequence[Row], xlabel: str, heading: str) -> Figure:
         (legend[name],) = axes.plot(
             [x for x, _ in beside],
             [y for _, y in beside],
-            **look.arguments() | {"linestyle": "none", "markersize": 6, "markeredgewidth": 1.3},
+            **look | {"linestyle": "none", "markersize": 6, "markeredgewidth": 1.3},
             clip_on=False,
             label=name,
         )
@@ -227,7 +206,7 @@ def clusters(
     Values are written in the given form. If they are shares, copy speed is one of them.
     """
     count = sum(len(row.own) + len(row.others) for row in rows)
-    figure = new((looks.WIDTH, 0.18 * (count + len(rows)) + 0.9))
+    figure = Figure(layout="constrained", figsize=(looks.WIDTH, 0.18 * (count + len(rows)) + 0.9))
     axes = figure.subplots()
     names = dict.fromkeys(name for row in rows for name in row.own)
     assert len(names) <= len(looks.FILLS), names

@@ -7,7 +7,6 @@ hatches do it in grey. What jscan runs is solid and filled, what others run dash
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import math
 import re
@@ -54,52 +53,47 @@ def style() -> contextlib.AbstractContextManager[None]:
     return matplotlib.style.context(["default", STYLE])
 
 
-@dataclasses.dataclass(frozen=True)
-class Look:
-    """How one curve is drawn."""
+Look = dict[str, Any]
+"""How one curve is drawn: arguments of matplotlib's plot."""
+HOLLOW: Look = {"markerfacecolor": "white", "zorder": 2}
 
-    color: str
-    marker: str
-    dash: Any = "-"
-    hollow: bool = False
 
-    def arguments(self) -> dict[str, Any]:
-        """The arguments for matplotlib's plot."""
-        return {
-            "color": self.color,
-            "linestyle": self.dash,
-            "marker": self.marker,
-            "markerfacecolor": "white" if self.hollow else self.color,
-            "zorder": 2 if self.hollow else 3,
-        }
+def solid(color: str, marker: str, dash: Any = "-") -> Look:
+    """A line of filled markers."""
+    return {"color": color, "linestyle": dash, "marker": marker, "zorder": 3}
+
+
+def hollow(color: str, marker: str, dash: Any) -> Look:
+    """A line of hollow markers, behind those that are filled."""
+    return solid(color, marker, dash) | HOLLOW
 
 
 _DOTS, _DASHES, _MIXED, _LONG = (0, (1, 1.5)), (0, (4, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2))
 LOOKS = {
-    "lookback": Look(BLUE, "o"),
-    "block": Look(SKY, "P"),
-    "chained": Look(VERMILION, "s"),
-    "serial_lookback": Look(ORANGE, "D"),
-    "reduce_then_scan": Look(GREEN, "^"),
-    "scan_then_propagate": Look(PURPLE, "v"),
-    "xla": Look(BLACK, "x", _DOTS),
-    "lax.associative_scan": Look(GREY, "o", _DOTS, hollow=True),
-    "lax.cumsum, ...": Look(GREY, "s", _DASHES, hollow=True),
-    "jax.ops": Look(BLUE, "v", _MIXED, hollow=True),
-    "jax.numpy": Look(BLACK, "s", _DOTS, hollow=True),
-    "PyTorch": Look(VERMILION, "^", _MIXED, hollow=True),
-    "CuPy": Look(GREEN, "v", _DASHES, hollow=True),
-    "CUB": Look(BLACK, "d", _LONG, hollow=True),
-    "cuda.compute": Look(PURPLE, ">", _LONG, hollow=True),
+    "lookback": solid(BLUE, "o"),
+    "block": solid(SKY, "P"),
+    "chained": solid(VERMILION, "s"),
+    "serial_lookback": solid(ORANGE, "D"),
+    "reduce_then_scan": solid(GREEN, "^"),
+    "scan_then_propagate": solid(PURPLE, "v"),
+    "xla": solid(BLACK, "x", _DOTS),
+    "lax.associative_scan": hollow(GREY, "o", _DOTS),
+    "lax.cumsum, ...": hollow(GREY, "s", _DASHES),
+    "jax.ops": hollow(BLUE, "v", _MIXED),
+    "jax.numpy": hollow(BLACK, "s", _DOTS),
+    "PyTorch": hollow(VERMILION, "^", _MIXED),
+    "CuPy": hollow(GREEN, "v", _DASHES),
+    "CUB": hollow(BLACK, "d", _LONG),
+    "cuda.compute": hollow(PURPLE, ">", _LONG),
 }
 _COLORS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BLACK, BLUE, GREEN, VERMILION, PURPLE)
 _OWN = [
-    Look(color, marker, "-" if place < 6 else _DASHES)
+    solid(color, marker, "-" if place < 6 else _DASHES)
     for place, (color, marker) in enumerate(zip(_COLORS, "os^DvPX^soD", strict=True))
 ]
 _GREY_FIRST = (GREY, BLACK, VERMILION, GREEN, BLUE, PURPLE, ORANGE, SKY)
 _OTHERS = [
-    Look(color, marker, dash, hollow=True)
+    hollow(color, marker, dash)
     for color, marker, dash in zip(
         _GREY_FIRST, "os^vdD<>", itertools.cycle((_DOTS, _DASHES, _MIXED, _LONG)), strict=False
     )
@@ -131,7 +125,7 @@ def looks(panels: Iterable[Sequence[Curve]]) -> dict[str, Look]:
         if look is None or look in (chosen[other] for other in met if other in chosen):
             taken = (*known.values(), *chosen.values())
             free = (look for look in (_OTHERS if is_peer else _OWN) if look not in taken)
-            look = next(free, Look(GREY, "*", _MIXED, is_peer))
+            look = next(free, (hollow if is_peer else solid)(GREY, "*", _MIXED))
         chosen[name] = look
     return chosen
 
@@ -141,7 +135,7 @@ def _known(name: str, is_peer: bool) -> Look | None:
         return LOOKS.get(family(name))
     start, *remark = name.split(", ")
     look = LOOKS.get(start)
-    return dataclasses.replace(look, hollow=True, dash=_DASHES) if look and remark else look
+    return look | HOLLOW | {"linestyle": _DASHES} if look and remark else look
 
 
 def typeset(text: str) -> str:

@@ -163,16 +163,21 @@ def accuracy(result: Result) -> Figure | None:
     found = [e for e in accuracy_table.entries(result, dtype="float32") if e["input"] in ROUNDED]
     if not found:
         return None
-    panels: dict[str, drawing.Errors] = {name: {} for name in ROUNDED}
+    points: dict[tuple[str, str], list[Point]] = {}
     for entry in found:
-        if entry["max_eps"] > 0:
-            points = panels[entry["input"]].setdefault(entry["subject"], [])
-            points.append((entry["n"], entry["max_eps"]))
-    names = [Curve(name, name.startswith(OTHERS)) for name in accuracy_table.subjects(found)]
-    lengths = sorted({entry["n"] for entry in found})
-    return drawing.errors_in_panels(
-        names, panels, lengths, "largest error, eps of the sum of sizes"
-    )
+        at = points.setdefault((entry["input"], entry["subject"]), [])
+        at.append(Point(entry["n"], error=entry["max_eps"] or None))
+    names = [(name.startswith(OTHERS), name) for name in accuracy_table.each("subject", found)]
+    names.sort(key=lambda named: curves.rank(*named))
+    panels = {
+        group: [
+            Curve(name, is_peer, tuple(points.get((group, name), ()))) for is_peer, name in names
+        ]
+        for group in ROUNDED
+    }
+    label = "largest error, eps of the sum of sizes"
+    scale = Scale(label, lambda point: point.error, None, log=True, height=2.8)
+    return drawing.curves_in_panels(panels, [scale], lambda _: "elements")
 
 
 FIGURES: dict[str, Callable[[Result], Figure | None]] = {

@@ -46,7 +46,7 @@ class Kernel:
     Attributes:
       name: what is printed.
       run: the call, of a method and the operands.
-      operands: of the call.
+      operands: of the call: arrays, or several in a tuple.
       method: that the kernels are reached by.
       tolerance: of answers, relative and absolute; 0 where they are exact.
       least: how many kernels the program has at the least.
@@ -54,7 +54,7 @@ class Kernel:
 
     name: str
     run: Callable[..., Any]
-    operands: Sequence[Array]
+    operands: Sequence[Any]
     method: str = "auto"
     tolerance: float = 0.0
     least: int = 1
@@ -62,7 +62,8 @@ class Kernel:
     @property
     def x64(self) -> bool:
         """Whether an operand has 64 bits a number."""
-        return any(x.dtype in (np.int64, np.float64, np.complex128) for x in self.operands)
+        wide = np.int64, np.float64, np.complex128
+        return any(x.dtype in wide for x in jax.tree.leaves(self.operands))
 
     def not_lowered(self) -> str:
         """What is wrong with the program for CUDA; nothing, where all is right."""
@@ -84,9 +85,8 @@ class Kernel:
 
     def _computed(self, method: str, device: jax.Device) -> list[Array]:
         with jax.enable_x64(self.x64), jax.default_device(device):
-            results = jax.jit(functools.partial(self.run, method))(
-                *(jax.device_put(x, device) for x in self.operands)
-            )
+            operands = jax.device_put(self.operands, device)
+            results = jax.jit(functools.partial(self.run, method))(*operands)
             return [np.asarray(x) for x in jax.tree.leaves(results)]
 
 
@@ -141,28 +141,22 @@ class Scan:
         """Of the results; a leaf may have 1 where others share it."""
         return np.broadcast_shapes(*(leaf.shape for leaf in self.leaves))
 
-    @property
-    def _described(self) -> list[Array]:
-        return [] if self.heads is None else [self.heads]
-
     def value(self) -> Kernel:
         """The kernel of the scan alone."""
-        operands = [*self.leaves, *self._described]
+        operands = [self.leaves, self.heads]
         return Kernel(self.what, self._scan, operands, self.method, self.rule.tolerance)
 
     def differentiated(self) -> Kernel:
         """The kernels of results, of their tangents, and of the cotangents of the leaves."""
         draw = np.random.default_rng(1)
-        tangents = [draw.integers(-1, 2, x.shape).astype(x.dtype) for x in self.leaves]
+        tangents = tuple(draw.integers(-1, 2, x.shape).astype(x.dtype) for x in self.leaves)
         dtypes = [self.leaves[k].dtype for k in self.used]
-        cotangents = [draw.integers(-1, 2, self.shape).astype(dtype) for dtype in dtypes]
-        operands = [*self.leaves, *tangents, *cotangents, *self._described]
+        cotangents = tuple(draw.integers(-1, 2, self.shape).astype(dtype) for dtype in dtypes)
+        operands = [self.leaves, tangents, cotangents, self.heads]
         name = f"{self.rule.name}, {self.what}" if self.what else self.rule.name
         return Kernel(name, self._derivatives, operands, self.method, self.rule.tolerance, 3)
 
-    def _scan(self, method: str, *operands: jax.Array) -> Sequence[jax.Array]:
-        count = len(self.leaves)
-        leaves, heads = operands[:count], operands[count] if self.heads is not None else None
+    def _scan(self, method: str, leaves: Leaves, heads: jax.Array | None) -> Leaves:
         how: dict[str, Any] = {"axis": self.axis, "reverse": self.reverse, "segments": heads}
         if any(x.shape != self.shape for x in leaves):  # only a recurrence shares a leaf
             return (jscan.linear_recurrence(*leaves, method=method, **how),)
@@ -174,16 +168,13 @@ class Scan:
         )
         return tuple(results[k] for k in self.used)
 
-    def _derivatives(self, method: str, *operands: jax.Array) -> Any:
-        count = len(self.leaves)
-        leaves, tangents = operands[:count], operands[count : 2 * count]
-        cotangents = operands[2 * count : 2 * count + len(self.used)]
-        described = operands[2 * count + len(self.used) :]
+    def _derivatives(
+        self, method: str, leaves: Leaves, tangents: Leaves, cotangents: Leaves, heads: Any
+    ) -> Any:
+        def scan(*moved: jax.Array) -> Leaves:
+            return self._scan(method, moved, heads)
 
-        def scan(*moved: jax.Array) -> Sequence[jax.Array]:
-            return self._scan(method, *moved, *described)
-
-        return jax.jvp(scan, leaves, tangents), jax.vjp(scan, *leaves)[1](tuple(cotangents))
+        return jax.jvp(scan, leaves, tangents), jax.vjp(scan, *leaves)[1](cotangents)
 
 
 class Draw:
@@ -218,15 +209,11 @@ def scans() -> Iterator[Kernel]:
     """Scans of each kind, over operands with no whole number of tiles."""
     draw = Draw()
 
-    def scan(
-        rule: Rule, leaves: tuple[Array, ...], what: str, method: str = "lookback", **how: Any
-    ) -> Kernel:
-        return Scan(rule, leaves, what, method, **how).value()
+    def scan(rule: Rule, leaves: tuple[Array, ...], *told: Any, **how: Any) -> Kernel:
+        return Scan(rule, leaves, *told, **how).value()
 
-    def sums(
-        what: str, shape: Shape, method: str = "lookback", axis: int = 0, **how: Any
-    ) -> Kernel:
-        return scan(ADD, (draw.steps(shape),), what, method, axis=axis, **how)
+    def sums(what: str, shape: Shape, *told: Any, **how: Any) -> Kernel:
+        return scan(ADD, (draw.steps(shape),), what, *told, **how)
 
     n, rows, tall, small = 10007, (7, 9001), (1337, 33), (37, 61)
     yield sums("block, last axis", small, "block", 1)
@@ -327,17 +314,10 @@ def derivatives() -> Iterator[Kernel]:
     yield scan(TURN, draw.one_of(2, n), "segmented, exclusive", **how)
 
 
-SHAPES: tuple[Shape, ...] = (
-    *((5,), (1001,), (100_003,), (300_001,)),
-    *((5, 5), (1001, 5), (100_003, 5)),
-    *((1001, 70), (10_007, 70)),
-)
-"""Of what is reduced."""
-
-
 def segments() -> Iterator[Kernel]:
     """Reductions of arrays of several shapes; of one dimension also ranks and searches."""
-    for shape in SHAPES:
+    rows: tuple[Shape, ...] = (5,), (1001,), (100_003,), (300_001,)
+    for shape in (*rows, (5, 5), (1001, 5), (100_003, 5), (1001, 70), (10_007, 70)):
         kernels = [*_reductions(shape), *(_ranks(*shape) if len(shape) == 1 else ())]
         yield from (dataclasses.replace(k, name=f"{k.name} of {shape}") for k in kernels)
 

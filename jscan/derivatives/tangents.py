@@ -12,7 +12,7 @@ from jax.interpreters import ad
 from jscan.extent import Shaped
 
 Tangent: TypeAlias = jax.Array | ad.Zero
-"""A tangent or cotangent as JAX hands it to a rule: `ad.Zero` is zero by structure."""
+"""A tangent or cotangent as JAX hands it to a rule; `ad.Zero` is zero by structure."""
 
 
 def is_moving(tangent: Tangent) -> TypeGuard[jax.Array]:

@@ -190,5 +190,5 @@ def tangent(
         moved=exclusive,
         transposed=transposed,
     )
-    outputs = scanning.launch(scan, cut, interpret, method=method)
+    outputs = scanning.run(scan, cut, interpret, method=method)
     return [x.reshape(full) for x in outputs]

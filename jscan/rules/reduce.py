@@ -96,7 +96,7 @@ def reduce_jvp(
         part = combine if len(moving) == len(leaves) else combine.restrict([*moving])
         reduced = reduce_p.bind(*joined(coming, descriptor), combine=part, **params)
         slopes = dict(zip(moving, reduced, strict=True))
-    return results, [slopes[i] if i in slopes else zero_of(r) for i, r in enumerate(results)]
+    return results, [slopes[i] if i in slopes else zero_of(x) for i, x in enumerate(results)]
 
 
 def reduce_transpose(

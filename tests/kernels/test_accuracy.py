@@ -264,7 +264,7 @@ def test_the_suite_writes_its_file_and_finds_nothing_wrong(tmp_path, capsys):
     assert {entry["n"] for entry in found} == {8, 32}
     assert {entry["n"] for entry in found if entry["dtype"] == "float16"} == {8}
     assert {"xla", "lax.cumsum", "lax.associative_scan", "float32 loop"} == set(
-        accuracy_table.subjects(found)
+        accuracy_table.each("subject", found)
     ) - {"torch.cumsum"}
     assert all("steps_back" in e for e in found if e["input"] not in SIGNED)
     assert not any("steps_back" in e for e in found if e["input"] in SIGNED)

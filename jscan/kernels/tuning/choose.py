@@ -23,7 +23,7 @@ import jax
 
 from jscan.kernels.tuning import h100, h200
 from jscan.kernels.tuning.cut import Rule, Shape, Tuning, first_match, next_power_of_2
-from jscan.kernels.tuning.device import Device
+from jscan.kernels.tuning.figures import Device
 
 MEASURED = {"NVIDIA H200": h200.DEVICE, "NVIDIA H100 80GB HBM3": h100.DEVICE}
 
@@ -329,7 +329,10 @@ TALKING = ("lookback", "serial_lookback", "chained")
 
 
 def chosen(shape: Shape, method: str, ways: Ways) -> Tuning:
-    """The cut for a named method, or for the better one, of a `SCAN` or a `REDUCTION`."""
+    """The cut for the method, of a `SCAN` or a `REDUCTION`.
+
+    "auto" takes rows that fit a tile whole, if that suits them.
+    """
     rows = None if method in TALKING else block(shape)
     if rows is not None and (method == "block" or suits_block(shape, rows)):
         return rows
