@@ -199,12 +199,17 @@ def _all_sums(
 ) -> Mapping[str, Sums]:
     """What makes the results of each subject."""
     sums: dict[str, Sums] = {
-        name: functools.partial(lambda program: found(executables, program)(x), program)
+        name: functools.partial(_by_program, program, x, executables)
         for name, program in size.subjects().items()
     }
     if outside.available("torch"):
         sums[TORCH] = lambda: _by_torch(x)
     sums[LOOP] = lambda: jnp.asarray(looped()).astype(x.dtype)
+    return sums
+
+
+def _by_program(program: Program, x: jax.Array, executables: Executables) -> jax.Array:
+    sums: jax.Array = found(executables, program)(x)
     return sums
 
 
