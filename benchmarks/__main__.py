@@ -35,21 +35,18 @@ def _parser() -> argparse.ArgumentParser:
     for name, what in (
         ("all", "every suite on one GPU, a file for each; a CPU comparison where there is none"),
         *((name, suite.about) for name, suite in SUITES.items()),
-        *((name, study.about) for name, study in runs.STUDIES.items()),
-        *runs.OVERHEAD.items(),
+        *runs.ON_ANY_MACHINE.items(),
     ):
         suite = suites.add_parser(name, help=what, description=what)
-        several = name == "all" or name in runs.STUDIES
-        out = "the folder to write to" if several else "the JSON file to write"
+        out = "the folder to write to" if name in runs.SECONDS else "the JSON file to write"
         suite.add_argument("--out", type=pathlib.Path, help=out)
         suite.add_argument("--commit", help="the commit measured, where git cannot say")
         if name == "all" or name in SUITES:
             _add_measuring(suite, all_suites=name == "all")
-        if several:
-            seconds = 540 if name == "all" else runs.STUDIES[name].seconds
+        if name in runs.SECONDS:
             begun = f"seconds, after which no further {'suite' if name == 'all' else 'length'}"
             suite.add_argument(
-                "--budget", type=_positive, default=seconds, help=f"{begun} is begun"
+                "--budget", type=_positive, default=runs.SECONDS[name], help=f"{begun} is begun"
             )
     return parser
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.cases.case import Case
@@ -23,41 +22,14 @@ COPY_WORDS = 2**28
 SMALL = 14  # by this power of two a dry run divides the sizes of what it computes
 COMPARED = ("core", "strategies", "all")
 """What has a comparison to offer where there is no GPU."""
-OVERHEAD = {
+ON_ANY_MACHINE = {
+    "accuracy": "errors of inclusive sums over the length; up to 2^20 where there is no GPU",
     "latency": "the time of a call, beside lax.associative_scan",
     "compile": "the time to compile and the size of the program",
 }
-"""The suites that are measured on any machine, each with a line of help."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Study:
-    """What runs on any machine and is no list of cases.
-
-    Attributes:
-      result: what is found out, by the seconds after which nothing further is begun.
-      show: prints it.
-      wrong: what in it should not be.
-      about: a line of help.
-      seconds: the most that it gets by default.
-    """
-
-    result: Callable[[float], dict[str, Any]]
-    show: Callable[[Mapping[str, Any]], None]
-    wrong: Callable[[Mapping[str, Any]], list[str]]
-    about: str
-    seconds: int
-
-
-STUDIES = {
-    "accuracy": Study(
-        accuracy.result,
-        accuracy.show,
-        accuracy.beyond,
-        "errors of inclusive sums over the length; up to 2^20 where there is no GPU",
-        seconds=90,
-    ),
-}
+"""The suites that are no lists of cases, each with a line of help."""
+SECONDS = {"all": 540, "accuracy": 90}
+"""The suites of several files or lengths, and after how many seconds no further one is begun."""
 
 
 def asked(options: argparse.Namespace) -> int:
@@ -78,9 +50,9 @@ def asked(options: argparse.Namespace) -> int:
 
 def _way(suite: str) -> Callable[[argparse.Namespace, str], int]:
     """What measures a suite."""
-    if suite in STUDIES:
-        return study
-    return run if suite in SUITES else compare
+    if suite in SUITES:
+        return run
+    return study if suite == "accuracy" else compare
 
 
 def run(options: argparse.Namespace, suite: str) -> int:
@@ -121,7 +93,7 @@ def everything(options: argparse.Namespace) -> int:
     begin = time.monotonic()
     status = 0
     took = []
-    for name in (*SUITES, *STUDIES, *OVERHEAD):
+    for name in (*SUITES, *ON_ANY_MACHINE):
         start = time.monotonic()
         if start - begin > options.budget:
             took.append(f"{name} left out")
@@ -140,14 +112,13 @@ def everything(options: argparse.Namespace) -> int:
     return status
 
 
-def study(options: argparse.Namespace, name: str) -> int:
-    """Finds out what is no list of cases, on this machine; ``--out`` is the folder of its file."""
-    one = STUDIES[name]
-    seconds = min(options.budget, one.seconds) if options.suite == "all" else options.budget
-    content = {"suite": name, "environment": _environment(options), **one.result(seconds)}
-    one.show(content)
-    _write(options, name, content)
-    wrong = one.wrong(content)
+def study(options: argparse.Namespace, suite: str) -> int:
+    """Measures errors on this machine; ``--out`` is the folder of the file."""
+    seconds = min(options.budget, SECONDS[suite]) if options.suite == "all" else options.budget
+    content = {"suite": suite, "environment": _environment(options), **accuracy.result(seconds)}
+    accuracy.show(content)
+    _write(options, suite, content)
+    wrong = accuracy.beyond(content)
     for line in wrong:
         terminal.say(f"WRONG OR FAILED: {line}")
     return 1 if wrong else 0
@@ -234,9 +205,9 @@ def _environment(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _write(options: argparse.Namespace, suite: str, content: dict[str, Any]) -> None:
-    """To ``--out``, which of all suites or a study is the folder, or to the usual file."""
+    """To ``--out``, which of several files or lengths is the folder, or to the usual file."""
     path: pathlib.Path = options.out or RESULTS
-    if options.out is None or options.suite in ("all", *STUDIES):
+    if options.out is None or options.suite in SECONDS:
         path /= f"{suite}-{machine.device_name()}.json"
     terminal.write(path, content)
 

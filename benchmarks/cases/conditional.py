@@ -80,7 +80,7 @@ def scan(
         views=cut.views[:-1],
         flag_view=cut.views[-1],
     )
-    outputs = scanning.launch(one, cut, interpret, method="lookback")
+    outputs = scanning.run(one, cut, interpret, method="lookback")
     return [x.reshape(shape) for x in outputs]
 
 
@@ -144,7 +144,7 @@ def _scanned(
         before = jnp.clip(before, np.int32(0), np.int32(rows - 1))
         carried = [_moved(t, before, 0)[:, None] for t in totals]
         joins = (head < first) & (row > 0)
-        combined = language.evaluate(
+        combined = language.mapped(
             operator, [*(jnp.broadcast_to(c, shape) for c in carried), *values]
         )
         values = [jnp.where(joins, c, v) for c, v in zip(combined, values, strict=True)]
@@ -160,7 +160,7 @@ def _combined(
 ) -> list[jax.Array]:
     """One guarded step: what lies at ``source`` in front of each element."""
     left = [_moved(v, source, axis) for v in values]
-    combined = language.evaluate(operator, [*left, *values])
+    combined = language.mapped(operator, [*left, *values])
     return [jnp.where(where, c, v) for c, v in zip(combined, values, strict=True)]
 
 

@@ -13,8 +13,7 @@ from jscan import extent
 from jscan.combine import Combine
 from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component, components
-from jscan.derivatives.tangents import Tangent, is_moving, jvp_of
-from jscan.derivatives.transposition import zero_of
+from jscan.derivatives.tangents import Tangent, is_moving, jvp_of, zero_of
 from jscan.heads import segment_starts, shift
 from jscan.plain.chunks import Chunk
 from jscan.plain.recurrence import ChunkReader

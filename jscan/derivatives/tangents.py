@@ -9,15 +9,20 @@ import jax
 import jax.numpy as jnp
 from jax.interpreters import ad
 
-from jscan.derivatives.transposition import zero_of
 from jscan.extent import Shaped
 
 Tangent: TypeAlias = jax.Array | ad.Zero
+"""A tangent or cotangent as JAX hands it to a rule; `ad.Zero` is zero by structure."""
 
 
 def is_moving(tangent: Tangent) -> TypeGuard[jax.Array]:
     """Whether a tangent may be other than zero."""
     return not isinstance(tangent, ad.Zero) and tangent.dtype != jax.dtypes.float0
+
+
+def zero_of(x: jax.Array) -> ad.Zero:
+    """The zero tangent of an operand that does not move."""
+    return ad.Zero(jax.typeof(x).to_tangent_aval())
 
 
 def jvp_of(

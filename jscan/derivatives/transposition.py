@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +25,8 @@ from jax.interpreters import ad
 
 from jscan import extent
 from jscan.combine import Combine
+from jscan.derivatives.tangents import Tangent, zero_of
 from jscan.jaxprs import aval, evaluate
-
-Tangent: TypeAlias = jax.Array | ad.Zero
-"""A tangent or cotangent as JAX hands it to a rule: `ad.Zero` is zero by structure."""
 
 
 def undefined(operands: Sequence[Any]) -> tuple[int, ...]:
@@ -125,11 +123,6 @@ def _is_of_integers(cotangent: Tangent) -> bool:
         return False
     described: Any = cotangent.aval
     return described.dtype == jax.dtypes.float0
-
-
-def zero_of(x: jax.Array) -> ad.Zero:
-    """The zero tangent of an operand that does not move."""
-    return ad.Zero(jax.typeof(x).to_tangent_aval())
 
 
 @functools.lru_cache(maxsize=256)

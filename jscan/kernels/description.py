@@ -127,7 +127,7 @@ class Scan:
         """Leaves ⊕ leaves; ``left`` is broadcast to the shape of ``right``."""
         shape = right[0].shape
         left = [jnp.broadcast_to(x, shape) for x in left]
-        return language.evaluate(self.leaf_operator, [*left, *right])
+        return language.mapped(self.leaf_operator, [*left, *right])
 
     def store(
         self,
@@ -136,7 +136,7 @@ class Scan:
         inputs: Sequence[Ref],
         scanned: Sequence[jax.Array],
     ) -> None:
-        """Write the values that somebody uses."""
+        """Writes the values that somebody uses."""
         values = list(scanned[1:] if self.segmented else scanned)
         if self.segmented and tile.geometry.exclusive:
             restarts = self._restarts(tile, inputs[-1], 0) != 0

@@ -52,7 +52,7 @@ class OperatorAggregates:
 
     def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         """One aggregate behind another."""
-        return language.evaluate(self._operator, [*left, *right])
+        return language.mapped(self._operator, [*left, *right])
 
 
 class Form(Aggregates, Protocol):

@@ -82,8 +82,8 @@ opaque_p = _primitive("opaque")
 settle_p = _primitive("settle")
 
 
-def evaluate(jaxpr: core.ClosedJaxpr, operands: Sequence[jax.Array]) -> list[jax.Array]:
-    """Applies a scalar jaxpr to arrays of one shape, element by element."""
+def mapped(jaxpr: core.ClosedJaxpr, operands: Sequence[jax.Array]) -> list[jax.Array]:
+    """The results of a scalar jaxpr on arrays of one shape, element by element."""
     function: Callable[..., Any] = core.jaxpr_as_fun(jaxpr)
     for _ in range(operands[0].ndim):
         function = jax.vmap(function)
@@ -111,7 +111,7 @@ def tile_scan_meaning(
     """`tile_scan` in plain JAX."""
 
     def operator(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
-        return evaluate(jaxpr, [*left, *right])
+        return mapped(jaxpr, [*left, *right])
 
     return lax.associative_scan(operator, list(leaves), reverse=reverse, axis=axis)
 

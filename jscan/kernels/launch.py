@@ -12,15 +12,13 @@ import numpy as np
 from jax import lax
 
 from jscan import extent
-from jscan.combine import Combine
+from jscan.combine import Combine, Leaf
 from jscan.kernels import engines, tuning
 from jscan.kernels.complex import real_dtypes
 from jscan.kernels.language import Body
 from jscan.kernels.layout import Geometry, View, collapse
 from jscan.kernels.operator import prepare
 from jscan.kernels.state import TileState
-
-Leaf = jax.Array | jax.ShapeDtypeStruct
 
 _SUPPORTED = frozenset(
     [

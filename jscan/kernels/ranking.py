@@ -133,7 +133,7 @@ def rank(
         size=size,
     )
     beside = [] if unmarked is None else [unmarked.reshape(-1)]
-    [result] = scanning.launch(ranking, cut, interpret, beside)
+    [result] = scanning.run(ranking, cut, interpret, beside)
     return result.reshape(*full[:axis], size, *full[axis + 1 :])
 
 

@@ -32,7 +32,7 @@ from jscan.kernels.tile import Tile
 
 
 def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
-    """Run the kernels; parts are the tiles of ``scan``'s geometry."""
+    """Runs the kernels; parts are the tiles of ``scan``'s geometry."""
     strip = min(cut.tuned.strip, scan.geometry.length)
     if scan.geometry.tiles == 1:  # nothing comes before the only part
         walk = functools.partial(_scan, scan, strip)
@@ -87,7 +87,7 @@ def _totals(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]) -> 
             last = [language.tile_reduce(operator, leaves[0], here.geometry.axis)]
         else:
             last = here.last(scan.tile_scan(leaves))
-        both = language.evaluate(operator, [*last, *carry])
+        both = language.mapped(operator, [*last, *carry])
         kept = [jnp.where(left == part.count, x, y) for x, y in zip(last, both, strict=True)]
         return (*kept, left - np.int32(1))
 

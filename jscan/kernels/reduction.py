@@ -103,7 +103,7 @@ class Reduction:
         """Values ⊕ values; ``left`` is broadcast to the shape of ``right``."""
         shape = right[0].shape
         left = [jnp.broadcast_to(x, shape) for x in left]
-        return language.evaluate(self.operator, [*left, *right])
+        return language.mapped(self.operator, [*left, *right])
 
 
 def kernel(reduction: Reduction, window: int, program: jax.Array, refs: Sequence[Ref]) -> None:

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan.combine import Combine
+from jscan.combine import Combine, Leaf
 from jscan.kernels import (
     block,
     chained,
@@ -44,7 +44,7 @@ from jscan.kernels.operator import Inexpressible, prepare
 
 
 def why_not(
-    leaves: Sequence[Any],
+    leaves: Sequence[Leaf],
     *,
     combine: Combine,
     axis: int,
@@ -91,7 +91,7 @@ def scan(
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
-    """Scan ``leaves`` along ``axis``; the used ones in the full shape.
+    """Scans ``leaves`` along ``axis``; returns the used ones in the full shape.
 
     Every operand's dimensions are full or 1, and `why_not` has nothing to object to. The operands
     are cut by ``tile``, or as suits their shape where that is None.
@@ -114,7 +114,7 @@ def scan(
         widths={dtype.itemsize for dtype in real_results},
     )
     described = _described(combine, cut, real_results, real_used, segmented=flags is not None)
-    outputs = launch(described, cut, interpret, method=method)
+    outputs = run(described, cut, interpret, method=method)
     return complex_parts([x.reshape(full) for x in outputs], results, used)
 
 
@@ -142,7 +142,7 @@ def _described(
 
 
 def chosen(shape: tuning.Shape, method: str) -> tuning.Tuning:
-    """The cut for a named method, or for the better one."""
+    """The cut for the method; "auto" takes rows that fit a tile whole, if that suits them."""
     rows = None if method in TALKING else tuning.block(shape)
     if rows is not None and (method == "block" or tuning.suits_block(shape, rows)):
         return rows
@@ -157,10 +157,10 @@ TALKING = ("lookback", "serial_lookback", "chained")
 """Strategies whose tiles wait for each other. Asked for by name, they do so in short rows too."""
 
 
-def launch(
+def run(
     scan: Scan, cut: Cut, interpret: bool, beside: Sequence[jax.Array] = (), method: str = "auto"
 ) -> list[jax.Array]:
-    """Run the kernels of a scan. Operands that are not cut into tiles come ``beside``."""
+    """Runs the kernels of a scan. Operands that are not cut into tiles come ``beside``."""
     in_strips = method == "reduce_then_scan" and cut.tuned.strip > 0
     if scan.geometry.tiles == 1 and not in_strips:
         body: Callable[..., None] = functools.partial(block.kernel, scan)

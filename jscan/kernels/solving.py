@@ -13,12 +13,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jscan.combine import Leaf
 from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component
 from jscan.derivatives.jacobian import Matrix, Source
@@ -111,7 +111,7 @@ def prepared(component: Component) -> Component:
 
 
 def why_no_tangent(
-    operands: Sequence[launch.Leaf],
+    operands: Sequence[Leaf],
     *,
     component: Component,
     axis: int,
@@ -129,7 +129,7 @@ def why_no_tangent(
 
 
 def tangent_shape(
-    operands: Sequence[launch.Leaf],
+    operands: Sequence[Leaf],
     component: Component,
     axis: int,
     segmented: bool,
@@ -158,7 +158,6 @@ def tangent(
     method: str,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
-    **_: Any,
 ) -> list[jax.Array]:
     """Solves the recurrence; operands' dimensions are full or 1."""
     full = np.broadcast_shapes(*(x.shape for x in [*known, *linear]))
@@ -189,5 +188,5 @@ def tangent(
         moved=exclusive,
         transposed=transposed,
     )
-    outputs = scanning.launch(scan, cut, interpret, method=method)
+    outputs = scanning.run(scan, cut, interpret, method=method)
     return [x.reshape(full) for x in outputs]

@@ -97,7 +97,7 @@ class TileState:
         values: Sequence[jax.Array],
         mask: jax.Array | None = None,
     ) -> None:
-        """Write a tile's words, in the lanes of ``mask``."""
+        """Writes a tile's words, in the lanes of ``mask``."""
         mask = _and(mask, self._existing(tile))
         pieces = [p for v in values for p in to_pieces(v)]
         for number, piece in enumerate(pieces):

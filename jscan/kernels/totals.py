@@ -44,7 +44,7 @@ class Totals:
 
 
 def write(scan: Scan, tile: Tile, outputs: Sequence[Ref], values: Sequence[jax.Array]) -> None:
-    """Write a tile's totals, each of the shape of one position."""
+    """Writes a tile's totals, each of the shape of one position."""
     everywhere = jnp.ones(scan.geometry.per_lane, jnp.bool_)
     for ref, value in zip(outputs, values, strict=True):
         tile.store_row(ref, scan.geometry.tiles, tile.index, value, everywhere)

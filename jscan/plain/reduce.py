@@ -198,7 +198,7 @@ def reduce_pairs(
     *,
     axis: int,
 ) -> list[jax.Array]:
-    """Combine neighbours in pairs until one element is left along ``axis``."""
+    """Combine neighbours in pairs, in order, until one element is left along ``axis``."""
     while (n := leaves[0].shape[axis]) > 1:
         even = n - n % 2
         pairs = fn(

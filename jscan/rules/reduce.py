@@ -14,7 +14,7 @@ from jax.interpreters import ad
 from jscan import extent, heads
 from jscan.combine import Combine
 from jscan.derivatives import transposition
-from jscan.derivatives.tangents import Tangent, jvp_of, summed_to
+from jscan.derivatives.tangents import Tangent, jvp_of, summed_to, zero_of
 from jscan.plain.reduce import full_shape, reduce_in_plain_jax, segment_numbers
 from jscan.primitives import joined, parted, reduce_p
 from jscan.rules import base
@@ -96,9 +96,7 @@ def reduce_jvp(
         part = combine if len(moving) == len(leaves) else combine.restrict([*moving])
         reduced = reduce_p.bind(*joined(coming, descriptor), combine=part, **params)
         slopes = dict(zip(moving, reduced, strict=True))
-    return results, [
-        slopes[i] if i in slopes else transposition.zero_of(r) for i, r in enumerate(results)
-    ]
+    return results, [slopes[i] if i in slopes else zero_of(x) for i, x in enumerate(results)]
 
 
 def reduce_transpose(

@@ -13,7 +13,7 @@ from jax.interpreters import ad
 from jscan import extent
 from jscan.derivatives import transposition
 from jscan.derivatives.components import Component
-from jscan.derivatives.tangents import Tangent, is_moving, summed_to
+from jscan.derivatives.tangents import Tangent, is_moving, summed_to, zero_of
 from jscan.plain.recurrence import split, tangent_in_chunks, tangent_in_plain_jax
 from jscan.primitives import joined, tangent_p
 from jscan.rules import base
@@ -67,7 +67,7 @@ def tangent_jvp(
     moved, coming, _ = split(tangents, component, segmented)
     params |= {"component": component, "segmented": segmented}
     results = tangent_p.bind(*primals, **params)
-    total: list[Any] = [transposition.zero_of(x) for x in results]
+    total: list[Any] = [zero_of(x) for x in results]
     if any(type(t) is not ad.Zero for t in coming):
         filled = [ad.instantiate_zeros(t) for t in coming]
         total = tangent_p.bind(*joined([*known, *filled], flags), **params)

@@ -118,6 +118,19 @@ def test_one_module_touches_what_jax_does_not_promise_to_keep():
     assert touching == INTERNALS
 
 
+def test_no_name_hides_a_module():
+    """A name that a package imports is not that of another module in it."""
+    for module, tree in modules().items():
+        hidden = {
+            f"{module}.{alias.asname or alias.name}": f"{node.module}.{alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        wrong = {name: found for name, found in hidden.items() if name in modules()}
+        assert all(name == found for name, found in wrong.items()), wrong
+
+
 @pytest.mark.parametrize("folder", ["jscan", "tests", "benchmarks", "examples"])
 def test_files_are_short(folder):
     lengths = {

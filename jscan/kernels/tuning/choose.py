@@ -19,7 +19,7 @@ import jax
 
 from jscan.kernels.tuning import h100, h200
 from jscan.kernels.tuning.cut import Rule, Shape, Tuning, first_match, next_power_of_2
-from jscan.kernels.tuning.device import Device
+from jscan.kernels.tuning.figures import Device
 
 MEASURED = {"NVIDIA H200": h200.DEVICE, "NVIDIA H100 80GB HBM3": h100.DEVICE}
 

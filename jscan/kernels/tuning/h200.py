@@ -7,7 +7,7 @@ benchmarks/NOTES.md.
 from __future__ import annotations
 
 from jscan.kernels.tuning.cut import Rule
-from jscan.kernels.tuning.device import Device
+from jscan.kernels.tuning.figures import Device
 
 DEVICE = Device(
     processors=132,

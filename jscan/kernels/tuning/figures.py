@@ -1,4 +1,4 @@
-"""What is known of a kind of device."""
+"""The figures of a kind of device."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ class Device:
 
     # Rows that several programs share, where neighbours along the axis are neighbours in memory.
     few: tuple[Rule, ...]  # tiles where full ones would leave multiprocessors idle
-    full: tuple[
-        Rule, ...
-    ]  # tiles where there are more elements than that; the last one always holds
+    full: tuple[Rule, ...]  # tiles for more elements than that; the last rule always holds
     many_rows: int  # so many rows keep the device busy by themselves
 
     # Rows that several programs share, on any other axis.
@@ -31,9 +29,7 @@ class Device:
     # Reductions and two passes.
     programs: int  # so many programs that walk strips keep the device busy
     strip_elements: int  # elements of a reduction's strip, where each has 4 bytes
-    two_passes: tuple[
-        int, int
-    ]  # more elements than the first, which stay in the cache up to the last
+    two_passes: tuple[int, int]  # more elements than this, and those that the cache holds
 
     def resized(self, processors: int) -> Device:
         """A device of the same make with so many multiprocessors.
