@@ -8,6 +8,7 @@ in what an equation makes of such values. `evaluate` is the walk, and takes the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -94,16 +95,25 @@ def elementwise(eqn: core.JaxprEqn, operands: Sequence[Any]) -> list[Any] | None
     """The rule that computes on scalars or on arrays of one shape, whatever was traced on.
 
     On scalars alone any primitive may be bound. On arrays it does not cover those that hold jaxprs
-    of scalars: loops and branches.
+    of scalars, as loops and branches do, but for a linear solve, which is mapped.
     """
     if eqn.primitive.name in RESHAPING:
         return [lax.convert_element_type(operands[0], aval(eqn.outvars[0]).dtype)]
     wide = next((x for x in operands if np.ndim(x) > 0), None)
     if wide is None:
         return bound(eqn, operands)
+    run: Callable[[Sequence[Any]], list[Any]] = functools.partial(bound, eqn)
     if any(core.jaxprs_in_params(eqn.params)):
-        return None
-    return bound(eqn, [spread(x, wide) for x in operands])
+        if eqn.primitive.name != "custom_linear_solve":
+            return None
+        for _ in range(np.ndim(wide)):
+            run = _mapped(run)
+    return run([spread(x, wide) for x in operands])
+
+
+def _mapped(run: Callable[[Sequence[Any]], list[Any]]) -> Callable[[Sequence[Any]], list[Any]]:
+    """``run`` on each element of the operands' first axis."""
+    return lambda operands: jax.vmap(lambda *given: run(given))(*operands)
 
 
 def evaluate(

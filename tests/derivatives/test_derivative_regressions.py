@@ -200,3 +200,40 @@ def test_operators_that_hold_a_python_bool():
     np.testing.assert_array_equal(gradient, [4, 3, 2, 1])
     marks = jscan.associative_scan(lambda a, b: (a | b) & True, x > 2)
     np.testing.assert_array_equal(marks, [False, False, True, True])
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 5)])
+def test_a_derivative_rule_with_a_linear_solve(shape):
+    """It holds jaxprs of scalars, as loops do, and works on each element on its own."""
+
+    @jax.custom_jvp
+    def product(x, y):
+        return x * y
+
+    @product.defjvp
+    def _(primals, tangents):
+        x, y = primals
+        doubled = 2 * (y * tangents[0] + x * tangents[1])
+        halved = lax.custom_linear_solve(
+            lambda t: 2 * t, doubled, lambda _, t: t / 2, symmetric=True
+        )
+        return x * y, halved
+
+    x = jnp.linspace(0.5, 1.5, np.prod(shape), dtype=jnp.float32).reshape(shape)
+    flags = jnp.array([0, 0, 1, 0, 0], bool)
+
+    def gradients(fn):
+        def total(x):
+            y = jscan.associative_scan(fn, x, axis=-1, segments=flags)
+            z = jscan.reduce(fn, x, axis=-1, identity=np.float32(1), segments=flags, num_segments=2)
+            return jnp.sum(jnp.sin(y)) + jnp.sum(jnp.cos(z))
+
+        once = jax.grad(total)
+        return (
+            once(x),
+            jax.vmap(once)(jnp.stack([x, 2 * x])),
+            jax.grad(lambda x: jnp.sum(once(x) ** 2))(x),
+        )
+
+    for found, expected in zip(gradients(product), gradients(jscan.operators.mul), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
