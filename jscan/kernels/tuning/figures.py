@@ -41,7 +41,12 @@ class Device:
         def share(count: int) -> int:
             return count * processors // self.processors
 
-        few = [dataclasses.replace(r, elements=share(r.elements or 0)) for r in self.few]
+        few = [
+            rule
+            if rule.elements is None
+            else dataclasses.replace(rule, elements=share(rule.elements))
+            for rule in self.few
+        ]
         least, most = self.two_passes
         return dataclasses.replace(
             self,
