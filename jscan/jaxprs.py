@@ -91,11 +91,11 @@ def bound(eqn: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
     return results if eqn.primitive.multiple_results else [results]
 
 
-def elementwise(eqn: core.JaxprEqn, operands: Sequence[Any]) -> list[Any] | None:
+def elementwise(eqn: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
     """The rule that computes on scalars or on arrays of one shape, whatever was traced on.
 
-    On scalars alone any primitive may be bound. On arrays it does not cover those that hold jaxprs
-    of scalars, as loops and branches do, but for a linear solve, which is mapped.
+    A primitive that holds jaxprs of scalars, as loops, branches and linear solves do, is mapped
+    over the elements of arrays.
     """
     if eqn.primitive.name in RESHAPING:
         return [lax.convert_element_type(operands[0], aval(eqn.outvars[0]).dtype)]
@@ -103,12 +103,15 @@ def elementwise(eqn: core.JaxprEqn, operands: Sequence[Any]) -> list[Any] | None
     if wide is None:
         return bound(eqn, operands)
     run: Callable[[Sequence[Any]], list[Any]] = functools.partial(bound, eqn)
-    if any(core.jaxprs_in_params(eqn.params)):
-        if eqn.primitive.name != "custom_linear_solve":
-            return None
+    if holds_jaxprs(eqn):
         for _ in range(np.ndim(wide)):
             run = _mapped(run)
     return run([spread(x, wide) for x in operands])
+
+
+def holds_jaxprs(eqn: core.JaxprEqn) -> bool:
+    """Whether an equation runs others, as loops and branches do."""
+    return any(core.jaxprs_in_params(eqn.params))
 
 
 def _mapped(run: Callable[[Sequence[Any]], list[Any]]) -> Callable[[Sequence[Any]], list[Any]]:

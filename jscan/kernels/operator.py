@@ -18,7 +18,7 @@ from jax.extend import core
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan.combine import Combine
-from jscan.jaxprs import CALLS, aval, bound, equations, evaluate
+from jscan.jaxprs import CALLS, aval, bound, equations, evaluate, holds_jaxprs
 from jscan.kernels import engines, language
 from jscan.kernels.complex import Pair, complex_result, pairs, parts, real_dtypes
 from jscan.kernels.engines import Engine
@@ -90,6 +90,8 @@ def _check(prepared: core.ClosedJaxpr, what: str, engine: Engine) -> None:
     """Raises `Inexpressible` where the engine cannot run a function of scalars."""
     if prepared.consts:
         raise Inexpressible(f"{what} holds constants that are not scalars")
+    if any(map(holds_jaxprs, prepared.jaxpr.eqns)):  # a kernel computes on tiles, not on scalars
+        raise Inexpressible(f"{what} holds loops or branches")
     reason = engine.why_inexpressible(prepared)
     if reason is not None:
         raise Inexpressible(f"{engine.NAME} cannot express {what}: {reason}")

@@ -12,7 +12,6 @@ import pytest
 from jax import lax
 from jax.extend import core
 
-import jscan
 from jscan.jaxprs import CALLS, bound, evaluate
 
 X = np.linspace(0.5, 2.0, 4, dtype=np.float32)
@@ -175,24 +174,10 @@ def test_arrays_are_traced_and_scalars_computed():
         np.testing.assert_allclose(result, np.where(x > 1, x * 3 + 1, 7))
 
 
-def test_a_loop_of_scalars_is_not_run_on_arrays():
+def test_a_loop_of_scalars_is_mapped_over_arrays():
     closed = _traced(lambda x: lax.while_loop(lambda c: c < 10, lambda c: c * 2, x), X[0])
-    [result] = evaluate(closed.jaxpr, [np.float32(0.75)])
-    assert result == 12
-    with pytest.raises(NotImplementedError, match="while"):
-        evaluate(closed.jaxpr, [X])
-
-
-def test_a_derivative_rule_with_a_loop_names_it():
-    @jax.custom_jvp
-    def product(x: jax.Array, y: jax.Array) -> jax.Array:
-        return x * y
-
-    @product.defjvp
-    def _(primals: Any, tangents: Any) -> Any:
-        x, y = primals
-        halved = lax.while_loop(lambda c: c > 1, lambda c: c / 2, y)
-        return x * y, halved * tangents[0] + x * tangents[1]
-
-    with pytest.raises(NotImplementedError, match="while"):
-        jax.jvp(lambda x: jscan.associative_scan(product, x), (X,), (X,))
+    expected = [np.float32(x * 2 ** np.ceil(np.log2(10 / x))) for x in X]
+    for x, value in zip(X, expected, strict=True):
+        assert evaluate(closed.jaxpr, [x]) == [value]
+    [result] = evaluate(closed.jaxpr, [np.stack([X, X])])
+    np.testing.assert_array_equal(result, [expected, expected])

@@ -202,9 +202,22 @@ def test_operators_that_hold_a_python_bool():
     np.testing.assert_array_equal(marks, [False, False, True, True])
 
 
+def _by_a_solve(_, t):
+    return lax.custom_linear_solve(lambda t: 2 * t, 2 * t, lambda _, t: t / 2, symmetric=True)
+
+
+def _by_a_loop(_, t):
+    return lax.fori_loop(0, 3, lambda _, s: s + t, -2 * t)
+
+
+def _by_a_branch(x, t):
+    return lax.cond(x > 1, lambda t: 2 * t - t, lambda t: t, t)
+
+
+@pytest.mark.parametrize("same", [_by_a_solve, _by_a_loop, _by_a_branch])
 @pytest.mark.parametrize("shape", [(5,), (3, 5)])
-def test_a_derivative_rule_with_a_linear_solve(shape):
-    """It holds jaxprs of scalars, as loops do, and works on each element on its own."""
+def test_a_derivative_rule_that_holds_jaxprs(same, shape):
+    """They are of scalars, and work on each element on its own."""
 
     @jax.custom_jvp
     def product(x, y):
@@ -213,11 +226,7 @@ def test_a_derivative_rule_with_a_linear_solve(shape):
     @product.defjvp
     def _(primals, tangents):
         x, y = primals
-        doubled = 2 * (y * tangents[0] + x * tangents[1])
-        halved = lax.custom_linear_solve(
-            lambda t: 2 * t, doubled, lambda _, t: t / 2, symmetric=True
-        )
-        return x * y, halved
+        return x * y, same(x, y * tangents[0] + x * tangents[1])
 
     x = jnp.linspace(0.5, 1.5, np.prod(shape), dtype=jnp.float32).reshape(shape)
     flags = jnp.array([0, 0, 1, 0, 0], bool)
