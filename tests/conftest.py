@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import traceback
 from collections.abc import Generator, Iterator
@@ -78,6 +79,13 @@ def _but_for_the_engine(item: pytest.Item) -> str:
     values = [] if case is None else case.params.values()
     names = [value.name for value in values if isinstance(value, Engine)]
     return functools.reduce(lambda name, engine: name.replace(engine, ""), names, item.nodeid)
+
+
+def pytest_collection_finish() -> None:
+    """Spares the collector of garbage what lives to the end, and rests it longer between walks."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

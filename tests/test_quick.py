@@ -1,4 +1,4 @@
-"""The choice of the cases that run by default: thirds, what each must show, and names."""
+"""The choice of the cases that run by default: quarters, what each must show, and names."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def chosen(cases, turn=0):
     return [case.values for case, own in zip(cases, flags, strict=True) if own]
 
 
-def test_every_third_place_of_a_table_is_quick():
-    assert chosen(table(7)) == [(0,), (3,), (6,)]
-    assert chosen(table(3, 3)) == [(0, 0), (1, 2), (2, 1)]
-    assert chosen(table(3, 3), turn=1) == [(0, 1), (1, 0), (2, 2)]
+def test_every_fourth_place_of_a_table_is_quick():
+    assert chosen(table(9)) == [(0,), (4,), (8,)]
+    assert chosen(table(4, 3)) == [(0, 0), (2, 2), (3, 1)]
+    assert chosen(table(4, 3), turn=1) == [(0, 1), (1, 0), (3, 2)]
 
 
 def test_what_is_parametrised_together_counts_once():
-    assert chosen([Case(((i, i),)) for i in range(7)]) == [((0, 0),), ((3, 3),), ((6, 6),)]
+    assert chosen([Case(((i, i),)) for i in range(9)]) == [((0, 0),), ((4, 4),), ((8, 8),)]
 
 
-def test_what_no_third_place_shows_is_quick_where_it_comes_first():
+def test_what_no_fourth_place_shows_is_quick_where_it_comes_first():
     assert chosen(table(2, 2, shown=[0])) == [(0, 0), (1, 0)]
-    assert chosen(table(4, shown=[0])) == [(0,), (1,), (2,), (3,)]
+    assert chosen(table(5, shown=[0])) == [(0,), (1,), (2,), (3,), (4,)]
 
 
 @pytest.mark.parametrize("turn", [0, 1])
@@ -49,15 +49,15 @@ def test_a_lonely_case_is_quick(turn):
     assert quick(table(1, 1), turn) == [True]
 
 
-def test_two_turns_run_two_thirds():
-    cases = table(6, 5, 3)
+def test_two_turns_run_half():
+    cases = table(8, 5, 3)
     first, second = (set(chosen(cases, turn)) for turn in (0, 1))
     assert not first & second
-    assert len(first) == len(second) == len(cases) / 3
+    assert len(first) == len(second) == len(cases) / 4
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.booleans(), st.sampled_from([0, 1]))
-def test_a_third_at_least_every_value_and_names_that_do_not_matter(sizes, all_shown, turn):
+def test_a_quarter_at_least_every_value_and_names_that_do_not_matter(sizes, all_shown, turn):
     shown = range(len(sizes)) if all_shown else [0]
     cases = table(*sizes, shown=shown)
     renamed = [Case(tuple(f"value {value}" for value in case.values), case.shown) for case in cases]
@@ -66,8 +66,8 @@ def test_a_third_at_least_every_value_and_names_that_do_not_matter(sizes, all_sh
     assert found
     for i in shown:
         assert {values[i] for values in found} == set(range(sizes[i]))
-    if max(sizes) >= 3:
-        assert len(found) >= len(cases) // 3 - len(cases) // max(sizes)
+    if max(sizes) >= 4:
+        assert len(found) >= len(cases) // 4 - len(cases) // max(sizes)
 
 
 @pytest.mark.parametrize(("reverse", "n"), [(False, 1), (True, 2)])
@@ -103,12 +103,12 @@ def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
         next(engine for engine in ENGINES if engine.interpreted is value) for value in (True, False)
     )
     functions: dict[str, list[Any]] = {
-        "a sweep": [({"n": n}, sweep) for n in range(4)],
+        "a sweep": [({"n": n}, sweep) for n in range(5)],
         "another": [({"n": n}, sweep) for n in (1, 2)],
         "with more on a GPU": [({"n": 1}, sweep), ({"n": 2}, sweep, gpu), ({"n": 3}, sweep, gpu)],
         "partly thorough": [({"n": 1}, sweep, thorough), ({"n": 2}, sweep)],
         "no sweep": [({"n": n},) for n in range(4)],
-        "interpreted": [({"engine": interpreted, "n": n},) for n in range(4)],
+        "interpreted": [({"engine": interpreted, "n": n},) for n in range(5)],
         "compiled": [({"engine": compiled, "n": n},) for n in range(2)],
     }
     items = {
@@ -120,11 +120,11 @@ def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
         function: [item.get_closest_marker("thorough") is None for item in of_one]
         for function, of_one in items.items()
     } == {
-        "a sweep": [True, False, False, True],
+        "a sweep": [True, False, False, False, True],
         "another": [True, False],
         "with more on a GPU": [True, True, False],
         "partly thorough": [False, True],
         "no sweep": [True] * 4,
-        "interpreted": [True, False, False, True],
+        "interpreted": [True, False, False, False, True],
         "compiled": [True, True],
     }

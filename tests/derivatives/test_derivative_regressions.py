@@ -214,8 +214,9 @@ def _by_a_branch(x, t):
     return lax.cond(x > 1, lambda t: 2 * t - t, lambda t: t, t)
 
 
-@pytest.mark.parametrize("same", [_by_a_solve, _by_a_loop, _by_a_branch])
-@pytest.mark.parametrize("shape", [(5,), (3, 5)])
+@pytest.mark.parametrize(
+    ("same", "shape"), [(_by_a_solve, (5,)), (_by_a_loop, (3, 5)), (_by_a_branch, (3, 5))]
+)
 def test_a_derivative_rule_that_holds_jaxprs(same, shape):
     """They are of scalars, and work on each element on its own."""
 
