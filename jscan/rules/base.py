@@ -6,6 +6,8 @@ A primitive is lowered to one of its forms, functions of arrays with the paramet
     a CPU                                   `on_cpu` where there is one, else `plain`
     any other platform                      `plain`
 
+In a program for several devices, each runs it on what it holds: `partition` says how.
+
 Outside ``jit`` a primitive is compiled by itself, once for its parameters and shapes.
 """
 
@@ -27,6 +29,7 @@ from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan import primitives, versions
 from jscan.derivatives.tangents import Tangent
+from jscan.rules import partition
 
 Form: TypeAlias = Callable[..., list[jax.Array]]
 """From a primitive's operands, and its parameters as keywords, to its results."""
@@ -43,6 +46,7 @@ def register(
     abstract_eval: Callable[..., list[ShapedArray]],
     plain: Form,
     in_kernels: Form,
+    dimensions: Callable[..., partition.Dimensions],
     on_cpu: Form | None = None,
     batch: Callable[..., tuple[list[jax.Array], list[int]]] | None = None,
     jvp: Callable[..., tuple[list[jax.Array], list[Tangent]]] | None = None,
@@ -57,6 +61,7 @@ def register(
       abstract_eval: the abstract values of the results.
       plain: the form in plain JAX.
       in_kernels: the form in kernels, which raises `NoKernel` where none can run.
+      dimensions: those of operands and results, given their abstract values and the parameters.
       on_cpu: the form for CPUs, if they have one of their own.
       batch: the rule of ``vmap``, if it is not `batched`.
       jvp: results and tangents from primals and tangents, if it can be differentiated.
@@ -68,12 +73,12 @@ def register(
     on_cuda = functools.partial(
         _lower_to_kernels, functools.partial(_chosen, name, in_kernels, plain)
     )
-    mlir.register_lowering(primitive, on_cuda, platform="cuda")
-    mlir.register_lowering(primitive, functools.partial(_lower, plain, on_cuda))
+    lowerings = {"cuda": on_cuda, None: functools.partial(_lower, plain, on_cuda)}
     if on_cpu is not None:
-        mlir.register_lowering(
-            primitive, functools.partial(_lower, on_cpu, on_cuda), platform="cpu"
-        )
+        lowerings["cpu"] = functools.partial(_lower, on_cpu, on_cuda)
+    for platform, rule in lowerings.items():
+        on_each_device = functools.partial(_lower_to_devices, primitive, dimensions, rule)
+        mlir.register_lowering(primitive, on_each_device, platform=platform)
     batching.primitive_batchers[primitive] = batch or functools.partial(batched, primitive)
     if jvp is not None:
         ad.primitive_jvps[primitive] = _with_settings(jvp)
@@ -99,6 +104,22 @@ def _compiled(
 
     call.__name__ = primitive.name
     return jax.jit(call)
+
+
+def _lower_to_devices(
+    primitive: core.Primitive,
+    dimensions: Callable[..., partition.Dimensions],
+    rule: Callable[..., Sequence[Any]],
+    ctx: mlir.LoweringRuleContext,
+    *operands: Any,
+    **params: Any,
+) -> Sequence[Any]:
+    """Lower for one device by ``rule``, and for several to what XLA divides among them."""
+    if not partition.is_for_xla_to_divide(ctx):
+        return rule(ctx, *operands, **params)
+    divided = dimensions(ctx.avals_in, ctx.avals_out, **params)
+    with primitives.settings_of(params):
+        return partition.lower(primitive, divided, ctx, *operands, **params)
 
 
 def _chosen(

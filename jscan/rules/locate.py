@@ -12,7 +12,7 @@ from jax.core import ShapedArray
 from jscan import extent
 from jscan.plain.ranks import locate_in_plain_jax
 from jscan.primitives import locate_p
-from jscan.rules import base
+from jscan.rules import base, partition
 
 
 def locate_abstract_eval(bounds: ShapedArray, *, n: int, emit: str, **_: Any) -> list[ShapedArray]:
@@ -34,6 +34,13 @@ def locate_in_kernels(bounds: jax.Array, *, n: int, emit: str, interpret: bool) 
     return [find(bounds, n=n, interpret=interpret)]
 
 
+def locate_dimensions(
+    operands: Sequence[ShapedArray], results: Sequence[ShapedArray], **_: Any
+) -> partition.Dimensions:
+    """All but the last are those of the bounds."""
+    return partition.together(operands, results, axis=operands[0].ndim - 1)
+
+
 def locate_batching(
     operands: Sequence[jax.Array], dims: Sequence[int], **params: Any
 ) -> tuple[list[jax.Array], list[int]]:
@@ -47,5 +54,6 @@ base.register(
     abstract_eval=locate_abstract_eval,
     plain=locate_in_plain_jax,
     in_kernels=locate_in_kernels,
+    dimensions=locate_dimensions,
     batch=locate_batching,
 )

@@ -11,7 +11,7 @@ from jax.core import ShapedArray
 from jscan import extent
 from jscan.plain.ranks import rank_in_plain_jax
 from jscan.primitives import rank_p
-from jscan.rules import base
+from jscan.rules import base, partition
 
 
 def rank_abstract_eval(
@@ -43,4 +43,5 @@ base.register(
     abstract_eval=rank_abstract_eval,
     plain=rank_in_plain_jax,
     in_kernels=rank_in_kernels,
+    dimensions=partition.together,
 )

@@ -17,7 +17,7 @@ from jscan.derivatives import transposition
 from jscan.derivatives.tangents import Tangent, jvp_of, summed_to, zero_of
 from jscan.plain.reduce import full_shape, reduce_in_plain_jax, segment_numbers
 from jscan.primitives import joined, parted, reduce_p
-from jscan.rules import base
+from jscan.rules import base, partition
 
 
 def reduce_abstract_eval(
@@ -162,6 +162,7 @@ base.register(
     abstract_eval=reduce_abstract_eval,
     plain=reduce_in_plain_jax,
     in_kernels=reduce_in_kernels,
+    dimensions=partition.together,
     jvp=reduce_jvp,
     transpose=reduce_transpose,
 )

@@ -18,7 +18,7 @@ from jscan.derivatives.tangents import Tangent, summed_to
 from jscan.plain.chunks import scan_in_chunks
 from jscan.plain.scan import scan_in_plain_jax
 from jscan.primitives import joined, parted, scan_p
-from jscan.rules import base
+from jscan.rules import base, partition
 
 
 def scan_abstract_eval(
@@ -154,6 +154,7 @@ base.register(
     abstract_eval=scan_abstract_eval,
     plain=scan_in_plain_jax,
     in_kernels=scan_in_kernels,
+    dimensions=partition.together,
     on_cpu=scan_on_cpu,
     jvp=scan_jvp,
     transpose=scan_transpose,

@@ -16,7 +16,7 @@ from jscan.derivatives.components import Component
 from jscan.derivatives.tangents import Tangent, is_moving, summed_to, zero_of
 from jscan.plain.recurrence import split, tangent_in_chunks, tangent_in_plain_jax
 from jscan.primitives import joined, tangent_p
-from jscan.rules import base
+from jscan.rules import base, partition
 
 
 def tangent_abstract_eval(
@@ -132,6 +132,7 @@ base.register(
     abstract_eval=tangent_abstract_eval,
     plain=tangent_in_plain_jax,
     in_kernels=tangent_in_kernels,
+    dimensions=partition.together,
     on_cpu=tangent_in_chunks,
     jvp=tangent_jvp,
     transpose=tangent_transpose,

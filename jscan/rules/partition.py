@@ -1,0 +1,257 @@
+"""How a primitive is divided among the devices of a program, where XLA finds the layouts.
+
+A program for several devices is partitioned by XLA after jscan has lowered it. XLA asks a callback
+how a primitive is to be divided, and is told by the layout of the first result:
+
+    dimensions that are not scanned    each device runs the primitive on what it holds
+    the scanned axis                   each device runs its part, and totals are exchanged
+
+A program with such a callback cannot be exported. There, and where this process sees fewer devices
+than the program has, the primitive is lowered for one device, and XLA gathers its operands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import ShapedArray
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.extend import core
+from jax.interpreters import mlir
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, use_abstract_mesh
+
+from jscan import extent
+
+Labels = tuple[str | None, ...]
+"""What each dimension of an array is called; None where it is the array's own."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Dimensions:
+    """Which dimensions of a primitive's operands and results are divided alike.
+
+    Attributes:
+      operands: the labels of each operand's dimensions.
+      results: those of each result's.
+      sizes: the size of what each label names.
+      axis: the label of the scanned axis, if parts of it can be told of each other.
+    """
+
+    operands: tuple[Labels, ...]
+    results: tuple[Labels, ...]
+    sizes: Mapping[str, int]
+    axis: str | None = None
+
+    def rule(self) -> str:
+        """The same in the words of Shardy: a factor for each dimension."""
+        own = (f"own{number}" for number in itertools.count())
+
+        def factors(labels: Labels) -> str:
+            return " ".join(label or next(own) for label in labels)
+
+        sides = [", ".join(map(factors, side)) for side in (self.operands, self.results)]
+        return " -> ".join(sides)
+
+
+def together(
+    operands: Sequence[ShapedArray], results: Sequence[ShapedArray], *, axis: int, **_: Any
+) -> Dimensions:
+    """The dimensions of arrays of one rank, each in full or 1, but for the scanned ``axis``."""
+    sizes = dict(enumerate(extent.full_shape([*operands, *results])))
+    del sizes[axis]
+
+    def labels(x: ShapedArray) -> Labels:
+        own = enumerate(x.shape)
+        return tuple(f"i{d}" if d != axis and size == sizes[d] else None for d, size in own)
+
+    return Dimensions(
+        tuple(map(labels, operands)),
+        tuple(map(labels, results)),
+        {f"i{d}": size for d, size in sizes.items()},
+    )
+
+
+def lower(
+    primitive: core.Primitive,
+    dimensions: Dimensions,
+    ctx: mlir.LoweringRuleContext,
+    *operands: Any,
+    **params: Any,
+) -> Sequence[Any]:
+    """Lower a primitive to what XLA divides by the callback."""
+
+    def whole(*operands: jax.Array) -> list[jax.Array]:
+        results: list[jax.Array] = primitive.bind(*operands, **params)
+        return results
+
+    def divide(
+        mesh: Mesh, operands: Sequence[jax.ShapeDtypeStruct], results: Any
+    ) -> tuple[Mesh, Callable[..., Any], Any, Any]:
+        del mesh
+        return _divided(primitive, dimensions, params, jax.tree.leaves(results), operands)
+
+    divisible = custom_partitioning(whole)
+    divisible.def_partition(
+        partition=divide,
+        infer_sharding_from_operands=_first_operand_s,
+        decode_shardings=False,
+        sharding_rule=dimensions.rule(),
+    )
+    context = ctx.module_context.axis_context
+    placed = dataclasses.replace(context, device_assignment=_some_devices(context.num_devices))
+    local = ctx.replace(
+        module_context=ctx.module_context.replace(axis_context=placed),
+        avals_in=[ShapedArray(aval.shape, aval.dtype) for aval in ctx.avals_in],
+        avals_out=[ShapedArray(aval.shape, aval.dtype) for aval in ctx.avals_out],
+    )
+    # Inside of the callback everything is local, so that it is traced outside of any mesh.
+    current = jax.sharding.get_abstract_mesh()
+    with use_abstract_mesh(AbstractMesh((), (), abstract_device=current.abstract_device)):
+        return mlir.lower_fun(divisible, multiple_results=True)(local, *operands)
+
+
+def is_for_xla_to_divide(ctx: mlir.LoweringRuleContext) -> bool:
+    """Whether the program is for several devices, and XLA can call back."""
+    module = ctx.module_context
+    count = getattr(module.axis_context, "num_devices", 1)
+    return count > 1 and not module.lowering_parameters.for_export and bool(_some_devices(count))
+
+
+def _some_devices(count: int) -> tuple[jax.Device, ...]:
+    """So many devices, or none if there are fewer.
+
+    The callback speaks of devices by their numbers in the program, and any devices stand for them.
+    """
+    known = jax.devices()
+    return tuple(known[:count]) if len(known) >= count else ()
+
+
+def _first_operand_s(mesh: Mesh, operands: Any, results: Any) -> Any:
+    """The layout of results for XLA's older partitioner: that of the first operand."""
+    del mesh
+    layout = jax.tree.leaves(operands)[0].sharding
+    return jax.tree.map(lambda _: layout, results)
+
+
+def _divided(
+    primitive: core.Primitive,
+    dimensions: Dimensions,
+    params: Mapping[str, Any],
+    results: Sequence[jax.ShapeDtypeStruct],
+    operands: Sequence[jax.ShapeDtypeStruct],
+) -> tuple[Mesh, Callable[..., Any], Any, Any]:
+    """What XLA asks for: a mesh, what each device runs, and the layouts of results and operands."""
+    layout = _layout_of([*zip(results, dimensions.results), *zip(operands, dimensions.operands)])
+    entries = {
+        label: names
+        for label, names in layout.entries.items()
+        if label != dimensions.axis or _goes_evenly(layout, names, dimensions.sizes[label])
+    }
+    across = entries.pop(dimensions.axis, ()) if dimensions.axis else ()
+    if across:
+        entries.pop(dimensions.axis, None)
+
+    def placed(labels: Labels) -> NamedSharding:
+        spec = [entries.get(label) if label else None for label in labels]
+        return NamedSharding(layout.mesh, PartitionSpec(*spec))
+
+    def local(*operands: jax.Array) -> list[jax.Array]:
+        found: list[jax.Array] = primitive.bind(*operands, **params)
+        return found
+
+    return (
+        layout.mesh,
+        local,
+        [placed(labels) for labels in dimensions.results],
+        tuple(placed(labels) for labels in dimensions.operands),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """The mesh axes over which each label is divided."""
+
+    mesh: Mesh
+    entries: Mapping[str, tuple[str, ...]]
+
+
+def _goes_evenly(layout: _Layout, names: Sequence[str], size: int) -> bool:
+    return size % math.prod(layout.mesh.shape[name] for name in names) == 0
+
+
+def _layout_of(arrays: Sequence[tuple[jax.ShapeDtypeStruct, Labels]]) -> _Layout:
+    """The layout of the first array that is divided in a dimension that has a label."""
+    count = 1
+    for x, labels in arrays:
+        sharding: Any = x.sharding
+        if sharding is None:
+            continue
+        hlo = sharding._to_xla_hlo_sharding(len(x.shape))
+        count = sharding.num_devices
+        if hlo.is_replicated() or hlo.is_maximal() or hlo.is_manual():
+            continue
+        tiles = hlo.tile_assignment_dimensions()[: len(x.shape)]
+        if not any(t > 1 and label for t, label in zip(tiles, labels, strict=True)):
+            continue
+        places = np.array(hlo.tile_assignment_devices()).reshape(*tiles, -1)
+        found = factored(places)
+        if found is None:
+            continue
+        sizes, digits = found
+        mesh = _mesh(sizes)
+        entries = {
+            label: tuple(mesh.axis_names[i] for i in digits[d])
+            for d, label in enumerate(labels)
+            if label and tiles[d] > 1
+        }
+        return _Layout(mesh, entries)
+    return _Layout(_mesh((count,)), {})
+
+
+def _mesh(sizes: Sequence[int]) -> Mesh:
+    """A mesh of the devices in their order."""
+    devices = np.array(_some_devices(math.prod(sizes))).reshape(sizes)
+    return Mesh(devices, tuple(f"mesh{i}" for i in range(len(sizes))))
+
+
+def factored(places: np.ndarray) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
+    """The sizes of mesh axes of which each dimension of ``places`` takes some, and which ones.
+
+    ``places`` has the number of a device at each place of a grid. Its dimensions are products of
+    mesh axes where the numbers are a transposed and reshaped ``arange``; None is for other grids.
+    """
+    of_dimension = []
+    for d in range(places.ndim):
+        line = places[tuple(slice(None) if i == d else 0 for i in range(places.ndim))]
+        found = _strides(line - line[0])
+        if found is None:
+            return None
+        of_dimension.append(found)
+    strides = sorted((axis for axes in of_dimension for axis in axes), reverse=True)
+    sizes = tuple(size for _, size in strides)
+    if math.prod(sizes) != places.size:
+        return None
+    digits = [tuple(strides.index(axis) for axis in axes) for axes in of_dimension]
+    order = [i for own in digits for i in own]
+    expected = np.arange(places.size).reshape(sizes).transpose(order).reshape(places.shape)
+    return (sizes, digits) if (expected == places).all() else None
+
+
+def _strides(line: np.ndarray) -> list[tuple[int, int]] | None:
+    """The stride and size of each mesh axis along a line of device numbers, the slowest first."""
+    found: list[tuple[int, int]] = []
+    while len(line) > 1:
+        stride = int(line[1])
+        alike = line == np.arange(len(line)) * stride
+        size = len(line) if alike.all() else int(np.argmin(alike))
+        if stride <= 0 or len(line) % size:
+            return None
+        found.insert(0, (stride, size))
+        line = line[::size]
+    return found
