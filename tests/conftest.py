@@ -22,7 +22,7 @@ from tests.engines import ENGINES, Engine
 from tests.quick import leave_to_the_thorough
 
 jax.config.update("jax_enable_x64", True)
-jax.config.update("jax_num_cpu_devices", 4)  # for meshes of several devices
+jax.config.update("jax_num_cpu_devices", 8)  # for meshes of several devices
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

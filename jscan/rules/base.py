@@ -73,12 +73,14 @@ def register(
     on_cuda = functools.partial(
         _lower_to_kernels, functools.partial(_chosen, name, in_kernels, plain)
     )
+    check = functools.partial(_check_method, name, in_kernels)
     lowerings = {"cuda": on_cuda, None: functools.partial(_lower, plain, on_cuda)}
     if on_cpu is not None:
         lowerings["cpu"] = functools.partial(_lower, on_cpu, on_cuda)
     for platform, rule in lowerings.items():
-        on_each_device = functools.partial(_lower_to_devices, primitive, dimensions, rule)
-        mlir.register_lowering(primitive, on_each_device, platform=platform)
+        in_parts = functools.partial(_in_parts, primitive, dimensions, check, platform == "cuda")
+        lowering = functools.partial(_lower_to_devices, in_parts, rule)
+        mlir.register_lowering(primitive, lowering, platform=platform)
     batching.primitive_batchers[primitive] = batch or functools.partial(batched, primitive)
     if jvp is not None:
         ad.primitive_jvps[primitive] = _with_settings(jvp)
@@ -107,19 +109,53 @@ def _compiled(
 
 
 def _lower_to_devices(
-    primitive: core.Primitive,
-    dimensions: Callable[..., partition.Dimensions],
+    in_parts: Callable[..., Sequence[Any]],
     rule: Callable[..., Sequence[Any]],
     ctx: mlir.LoweringRuleContext,
     *operands: Any,
     **params: Any,
 ) -> Sequence[Any]:
-    """Lower for one device by ``rule``, and for several to what XLA divides among them."""
-    if not partition.is_for_xla_to_divide(ctx):
-        return rule(ctx, *operands, **params)
+    """Lower for one device by ``rule``, and for several ``in_parts``."""
+    divides = partition.is_for_xla_to_divide(ctx)
+    return (in_parts if divides else rule)(ctx, *operands, **params)
+
+
+def _in_parts(
+    primitive: core.Primitive,
+    dimensions: Callable[..., partition.Dimensions],
+    check: Callable[..., None],
+    is_cuda: bool,
+    ctx: mlir.LoweringRuleContext,
+    *operands: Any,
+    **params: Any,
+) -> Sequence[Any]:
+    """Lower to what XLA divides among the devices, each of which binds ``primitive`` again."""
     divided = dimensions(ctx.avals_in, ctx.avals_out, **params)
-    with primitives.settings_of(params):
+    with _as_traced(ctx, params):
+        # An error in the callback would come from XLA, without its type.
+        check(ctx, is_cuda=is_cuda or params["interpret"], **params)
         return partition.lower(primitive, divided, ctx, *operands, **params)
+
+
+def _check_method(
+    name: str, in_kernels: Form, ctx: mlir.LoweringRuleContext, *, is_cuda: bool, **params: Any
+) -> None:
+    """Raise where the method that is named cannot run."""
+    method = params.get("method", "auto")
+    if method in ("auto", "xla"):
+        return
+    if not is_cuda:
+        _refuse_platform(method)
+    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in ctx.avals_in]
+    form = functools.partial(_chosen, name, in_kernels, in_kernels, **params)
+    jax.eval_shape(form, *shapes)
+
+
+def _refuse_platform(method: str) -> None:
+    raise ValueError(
+        f"jscan: method={method!r} needs a CUDA GPU, and this call is being compiled for "
+        "another platform; use method='auto' or method='xla' there"
+    )
 
 
 def _chosen(
@@ -164,10 +200,7 @@ def _lower(
         return on_cuda(ctx, *operands, **params)
     method = params.get("method", "auto")
     if method not in ("auto", "xla"):
-        raise ValueError(
-            f"jscan: method={method!r} needs a CUDA GPU, and this call is being compiled for "
-            "another platform; use method='auto' or method='xla' there"
-        )
+        _refuse_platform(method)
     with _as_traced(ctx, params):
         return mlir.lower_fun(form, multiple_results=True)(ctx, *operands, **params)
 

@@ -1,0 +1,111 @@
+"""Meshes of eight CPU devices, functions of rows, and the collectives of compiled programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+import jscan
+from jscan import operators
+from tests.functions import affine
+
+N = 32
+HEADS = np.zeros(N, bool)
+HEADS[[0, 3, 4, 13, 30]] = True
+SORTED = np.cumsum(HEADS) - 1
+COUNT = 6
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "cumsum": jscan.cumsum,
+    "cumsum of halves": lambda r: jscan.cumsum(r.astype(jnp.bfloat16)),
+    "cumprod, reversed": lambda r: jscan.cumprod(r, reverse=True),
+    "cummax, exclusive": lambda r: jscan.cummax(r, exclusive=True),
+    "cummin, reversed and exclusive": lambda r: jscan.cummin(r, reverse=True, exclusive=True),
+    "cumlogsumexp": jscan.cumlogsumexp,
+    "cumsum, segmented": lambda r: jscan.cumsum(r, segments=HEADS),
+    "cumprod, every form": lambda r: jscan.cumprod(
+        r, reverse=True, exclusive=True, segments=HEADS
+    ),
+    "associative_scan": lambda r: jscan.associative_scan(affine, (r / 2, r)),
+    "associative_scan, reversed": lambda r: jscan.associative_scan(
+        affine, (r / 2, r), reverse=True, segments=HEADS
+    ),
+    "linear_recurrence": lambda r: jscan.linear_recurrence(r / 2, r, 2.0),
+    "linear_recurrence, reversed": lambda r: jscan.linear_recurrence(
+        r / 2, r, reverse=True, segments=HEADS
+    ),
+    "reduce": lambda r: jscan.reduce(operators.logaddexp, r),
+    "reduce, in order": lambda r: jscan.reduce(affine, (r / 2, r)),
+    "reduce by segments": lambda r: jscan.reduce(
+        affine, (r / 2, r), identity=(1.0, 0.0), segments=HEADS, num_segments=COUNT
+    ),
+    "reduce by lengths": lambda r: jscan.reduce(
+        operators.add, r, segments=jscan.Segments.from_lengths([3, 1, 0, 9, 17, 2])
+    ),
+    "segment_sum": lambda r: jscan.segment_sum(r, SORTED, COUNT, True),
+    "segment_max": lambda r: jscan.segment_max(r, SORTED, COUNT, True),
+    "distribute": lambda r: jscan.distribute(r, segments=HEADS),
+    "enumerate": lambda r: jscan.enumerate(r > 1),
+    "enumerate by segments": lambda r: jscan.enumerate(r > 1, segments=HEADS),
+    "pack": lambda r: jscan.pack(r, r > 1, size=9),
+    "split": lambda r: jscan.split(r, r > 1),
+    "split_and_segment": lambda r: jscan.split_and_segment(r, r > 1, HEADS),
+}
+"""Functions of a row of N numbers around 1, of which many are on each side of it."""
+
+WITHOUT_GRADIENT = ("cumsum of halves", "enumerate", "enumerate by segments")
+
+
+def gradient_of(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The gradient of a sum of everything that a function returns."""
+
+    def total(row: jax.Array) -> jax.Array:
+        leaves = jax.tree.leaves(fn(row))
+        exact = [x for x in leaves if jnp.issubdtype(x.dtype, jnp.inexact)]
+        return sum((jnp.sum(jnp.sin(x)) for x in exact), jnp.zeros((), row.dtype))
+
+    return jax.grad(total)
+
+
+def mesh_of(*sizes: int, kind: AxisType = AxisType.Auto) -> Mesh:
+    """A mesh of CPU devices with the axes "a", "b", ..."""
+    devices = jax.devices("cpu")[: prod(sizes)]
+    names = tuple("abc"[: len(sizes)])
+    return jax.make_mesh(sizes, names, axis_types=(kind,) * len(sizes), devices=devices)
+
+
+def placed(x: Any, mesh: Mesh, *entries: Any) -> jax.Array:
+    """An array that is sharded over mesh axes."""
+    return jax.device_put(x, NamedSharding(mesh, PartitionSpec(*entries)))
+
+
+class Collective(NamedTuple):
+    """An operation that moves data between devices, and how many elements its result has."""
+
+    name: str
+    elements: int
+
+
+_COLLECTIVE = re.compile(
+    r"= \(?(.*?)\)? (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)"
+    r"(?:-start)?\("
+)
+
+
+def collectives(compiled: str) -> list[Collective]:
+    """The collectives in the text of a compiled program."""
+    found = []
+    for shapes, name in _COLLECTIVE.findall(compiled):
+        sizes = [
+            prod(int(size) for size in dims.split(",") if size)
+            for dims in re.findall(r"\[([\d,]*)\]", shapes)
+        ]
+        found.append(Collective(name, max(sizes)))
+    return found
