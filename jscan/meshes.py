@@ -13,6 +13,7 @@ A user's operator that closes over arrays runs outside, in the mesh that those a
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
@@ -55,6 +56,46 @@ Entry = str | tuple[str, ...] | None
 """The mesh axes over which a dimension is sharded."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How arrays of a shape lie in a mesh, known while a program is traced.
+
+    Attributes:
+      mesh: the mesh; its axes count as Auto here.
+      shape: the shape.
+      entries: for each dimension the mesh axes over which it is sharded.
+    """
+
+    mesh: AbstractMesh
+    shape: tuple[int, ...]
+    entries: tuple[Entry, ...]
+
+    def with_batch(self, place: int, size: int, entry: Entry) -> Layout:
+        """The layout with one more dimension."""
+        shape = (*self.shape[:place], size, *self.shape[place:])
+        return Layout(self.mesh, shape, (*self.entries[:place], entry, *self.entries[place:]))
+
+
+# It is in the keys of JAX's caches, so that a function traced in another context is traced anew.
+_known = jax.make_user_context(None)
+
+
+@contextlib.contextmanager
+def known(layouts: Sequence[Layout] | None) -> Iterator[None]:
+    """A context in which primitives are told how their operands lie; None if nobody knows."""
+    with _known(None if layouts is None else tuple(layouts)):
+        yield
+
+
+def layout_of(shape: tuple[int, ...]) -> Layout | None:
+    """The known layout of arrays of a shape: whole if it is another shape's, None if unknown."""
+    layouts: tuple[Layout, ...] | None = _known.value
+    if layouts is None:
+        return None
+    whole = Layout(layouts[0].mesh, shape, (None,) * len(shape))
+    return next((layout for layout in layouts if layout.shape == shape), whole)
+
+
 def automatically(
     run: Callable[..., R],
     *operands: Any,
@@ -73,7 +114,8 @@ def automatically(
     explicit = [name for name, kind in axes if kind == AxisType.Explicit]
     auto = mesh.update_axis_types(dict.fromkeys(explicit, AxisType.Auto))
     shapes = [jax.typeof(x) for x in like]
-    with use_abstract_mesh(auto):
+    layouts = [Layout(auto, aval.shape, tuple(aval.sharding.spec)) for aval in shapes]
+    with use_abstract_mesh(auto), known(layouts or [Layout(auto, (), ())]):
         results = run(*(jax.tree.map(lambda x: _laid_out(x, auto, ()), tree) for tree in operands))
     leaves, treedef = jax.tree.flatten(results)
     placed = []

@@ -53,6 +53,12 @@ Parameters:
     used        for each leaf, whether its result is wanted
     method      "auto", "xla" or the name of a strategy
     compact     whether it may take longer on a CPU to keep little besides its results
+
+and those of every primitive, which the context says in which it is bound:
+
+    interpret   whether kernels run interpreted
+    tile        how kernels cut the operands, or None
+    layout      how operands lie in a mesh of Explicit axes, or None
 """
 
 reduce_p = _primitive("jscan_reduce")
@@ -135,12 +141,16 @@ def tiled(tile: Hashable) -> Iterator[None]:
 @contextlib.contextmanager
 def settings_of(params: Mapping[str, Any]) -> Iterator[None]:
     """Binds primitives in this context with the settings of one that has these parameters."""
-    with _interpret(params["interpret"]), _tile(params.get("tile")):
+    layout = params["layout"]
+    layouts = None if layout is None else [layout]
+    with _interpret(params["interpret"]), _tile(params.get("tile")), meshes.known(layouts):
         yield
 
 
-def _settings() -> dict[str, Any]:
-    return {"interpret": _interpret.value, "tile": _tile.value}
+def _settings(shape: tuple[int, ...]) -> dict[str, Any]:
+    """The parameters of a primitive that its context says, for operands of this shape."""
+    layout = meshes.layout_of(shape)
+    return {"interpret": _interpret.value, "tile": _tile.value, "layout": layout}
 
 
 def joined(leaves: Sequence[jax.Array], described: jax.Array | None) -> list[jax.Array]:
@@ -166,8 +176,9 @@ def scan(
     """Bind ``scan_p``, for all results."""
     if exclusive and combine.identity is None:
         raise ValueError("an exclusive scan needs an operator with an identity")
+    operands = extent.vary_alike(joined(leaves, flags))
     results: list[jax.Array] = scan_p.bind(
-        *extent.vary_alike(joined(leaves, flags)),
+        *operands,
         combine=combine,
         axis=axis,
         reverse=reverse,
@@ -176,7 +187,7 @@ def scan(
         used=(True,) * len(leaves),
         method=method,
         compact=False,
-        **_settings(),
+        **_settings(extent.full_shape(operands)),
     )
     return results
 
@@ -199,7 +210,7 @@ def reduce(
         kind=kind,
         num_segments=num_segments,
         method=method,
-        **_settings(),
+        **_settings(extent.full_shape(leaves)),
     )
     return results
 
@@ -218,8 +229,9 @@ def tangent(
     method: str,
 ) -> list[jax.Array]:
     """Bind ``tangent_p``."""
+    operands = extent.vary_alike(joined([*known, *linear], flags))
     results: list[jax.Array] = tangent_p.bind(
-        *extent.vary_alike(joined([*known, *linear], flags)),
+        *operands,
         component=component,
         axis=axis,
         reverse=reverse,
@@ -228,7 +240,7 @@ def tangent(
         segmented=flags is not None,
         dtypes=dtypes,
         method=method,
-        **_settings(),
+        **_settings(extent.full_shape(operands)),
     )
     return results
 
@@ -266,9 +278,9 @@ def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.
     if emit == "order":
         unmarked = jnp.sum(~heads.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
         operands.append(unmarked)
-    [result] = rank_p.bind(
-        *extent.vary_alike(operands), axis=axis, emit=emit, **params, **_settings()
-    )
+    operands = extent.vary_alike(operands)
+    settings = _settings(marks.shape)
+    [result] = rank_p.bind(*operands, axis=axis, emit=emit, **params, **settings)
     return result
 
 
@@ -276,7 +288,9 @@ def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
     """Bind ``locate_p``."""
 
     def run(bounds: jax.Array) -> jax.Array:
-        [result] = locate_p.bind(bounds, n=n, emit=emit, interpret=_interpret.value)
+        settings = _settings(bounds.shape)
+        del settings["tile"]
+        [result] = locate_p.bind(bounds, n=n, emit=emit, **settings)
         return result
 
     return meshes.automatically(

@@ -27,7 +27,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan import primitives, versions
+from jscan import meshes, primitives, versions
 from jscan.derivatives.tangents import Tangent
 from jscan.rules import partition
 
@@ -81,7 +81,8 @@ def register(
         in_parts = functools.partial(_in_parts, primitive, dimensions, check, platform == "cuda")
         lowering = functools.partial(_lower_to_devices, in_parts, rule)
         mlir.register_lowering(primitive, lowering, platform=platform)
-    batching.primitive_batchers[primitive] = batch or functools.partial(batched, primitive)
+    rule = batch or functools.partial(batched, primitive)
+    batching.fancy_primitive_batchers[primitive] = functools.partial(_batched, primitive, rule)
     if jvp is not None:
         ad.primitive_jvps[primitive] = _with_settings(jvp)
     if transpose is not None:
@@ -113,11 +114,15 @@ def _lower_to_devices(
     rule: Callable[..., Sequence[Any]],
     ctx: mlir.LoweringRuleContext,
     *operands: Any,
+    layout: meshes.Layout | None,
     **params: Any,
 ) -> Sequence[Any]:
     """Lower for one device by ``rule``, and for several ``in_parts``."""
-    divides = partition.is_for_xla_to_divide(ctx)
-    return (in_parts if divides else rule)(ctx, *operands, **params)
+    if layout is None:
+        divides = partition.is_for_xla_to_divide(ctx)
+    else:
+        divides = any(entry is not None for entry in layout.entries)
+    return (in_parts if divides else rule)(ctx, *operands, layout=layout, **params)
 
 
 def _in_parts(
@@ -127,13 +132,17 @@ def _in_parts(
     is_cuda: bool,
     ctx: mlir.LoweringRuleContext,
     *operands: Any,
+    layout: meshes.Layout | None,
     **params: Any,
 ) -> Sequence[Any]:
-    """Lower to what XLA divides among the devices, each of which binds ``primitive`` again."""
+    """Lower to parts, in which each device binds ``primitive`` again for what it holds."""
     divided = dimensions(ctx.avals_in, ctx.avals_out, **params)
+    params["layout"] = None
     with _as_traced(ctx, params):
         # An error in the callback would come from XLA, without its type.
         check(ctx, is_cuda=is_cuda or params["interpret"], **params)
+        if layout is not None:
+            return partition.lower_by_layout(primitive, divided, layout, ctx, *operands, **params)
         return partition.lower(primitive, divided, ctx, *operands, **params)
 
 
@@ -228,12 +237,29 @@ def _with_settings(rule: Callable[..., Any]) -> Callable[..., Any]:
     return ruled
 
 
+def _batched(
+    primitive: core.Primitive,
+    rule: Callable[..., tuple[list[jax.Array], list[int]]],
+    batch: Any,
+    operands: Sequence[jax.Array],
+    dims: Sequence[int | None],
+    **params: Any,
+) -> tuple[list[jax.Array], list[Any]]:
+    """Batch by ``rule``, unless no operand is mapped."""
+    if all(d is None for d in dims):
+        results = primitive.bind(*operands, **params)
+        return results, [None] * len(results)
+    return rule(batch, operands, dims, **params)
+
+
 def batched(
     primitive: core.Primitive,
+    batch: Any,
     operands: Sequence[jax.Array],
     dims: Sequence[int | None],
     *,
     axis: int,
+    layout: meshes.Layout | None,
     **params: Any,
 ) -> tuple[list[jax.Array], list[int]]:
     """Bind with the batch dimension in one place, of size 1 where an operand is unmapped."""
@@ -247,5 +273,7 @@ def batched(
         else x
         for x, d in zip(operands, dims, strict=True)
     ]
-    results = primitive.bind(*aligned, axis=axis + (place <= axis), **params)
+    if layout is not None:
+        layout = layout.with_batch(place, batch.size, batch.explicit_mesh_axis)
+    results = primitive.bind(*aligned, axis=axis + (place <= axis), layout=layout, **params)
     return results, [place] * len(results)

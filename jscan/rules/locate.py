@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
 
-from jscan import extent
+from jscan import extent, meshes
 from jscan.plain.ranks import locate_in_plain_jax
 from jscan.primitives import locate_p
 from jscan.rules import base, partition
@@ -21,7 +21,9 @@ def locate_abstract_eval(bounds: ShapedArray, *, n: int, emit: str, **_: Any) ->
     return [bounds.update(shape=(*bounds.shape[:-1], n), dtype=dtype, weak_type=False)]
 
 
-def locate_in_kernels(bounds: jax.Array, *, n: int, emit: str, interpret: bool) -> list[jax.Array]:
+def locate_in_kernels(
+    bounds: jax.Array, *, n: int, emit: str, interpret: bool, **_: Any
+) -> list[jax.Array]:
     """The search in a kernel, which counts positions in 32 bits."""
     if n == 0 or bounds.size == 0:
         raise base.NoKernel("there is nothing to locate")
@@ -42,10 +44,18 @@ def locate_dimensions(
 
 
 def locate_batching(
-    operands: Sequence[jax.Array], dims: Sequence[int], **params: Any
+    batch: Any,
+    operands: Sequence[jax.Array],
+    dims: Sequence[int],
+    *,
+    layout: meshes.Layout | None,
+    **params: Any,
 ) -> tuple[list[jax.Array], list[int]]:
     """Bind with the batch dimension first, since bounds are located along the last."""
-    return locate_p.bind(jnp.moveaxis(operands[0], dims[0], 0), **params), [0]
+    if layout is not None:
+        layout = layout.with_batch(0, batch.size, batch.explicit_mesh_axis)
+    moved = jnp.moveaxis(operands[0], dims[0], 0)
+    return locate_p.bind(moved, layout=layout, **params), [0]
 
 
 base.register(

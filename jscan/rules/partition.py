@@ -24,9 +24,16 @@ from jax.core import ShapedArray
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.extend import core
 from jax.interpreters import mlir
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, use_abstract_mesh
+from jax.sharding import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    use_abstract_mesh,
+)
 
-from jscan import extent
+from jscan import extent, meshes
 
 Labels = tuple[str | None, ...]
 """What each dimension of an array is called; None where it is the array's own."""
@@ -116,11 +123,46 @@ def lower(
         return mlir.lower_fun(divisible, multiple_results=True)(local, *operands)
 
 
+def lower_by_layout(
+    primitive: core.Primitive,
+    dimensions: Dimensions,
+    known: meshes.Layout,
+    ctx: mlir.LoweringRuleContext,
+    *operands: Any,
+    **params: Any,
+) -> Sequence[Any]:
+    """Lower a primitive whose layout is known to what each device runs."""
+    entries = {f"i{d}": entry for d, entry in enumerate(known.entries)}
+
+    def specs(labels: Sequence[Labels]) -> list[PartitionSpec]:
+        return [
+            PartitionSpec(*(entries.get(label) if label else None for label in own))
+            for own in labels
+        ]
+
+    def local(*operands: jax.Array) -> list[jax.Array]:
+        results: list[jax.Array] = primitive.bind(*operands, **params)
+        return results
+
+    divided = jax.shard_map(
+        local,
+        mesh=known.mesh,
+        in_specs=tuple(specs(dimensions.operands)),
+        out_specs=specs(dimensions.results),
+        check_vma=False,
+    )
+    with use_abstract_mesh(known.mesh):
+        return mlir.lower_fun(divided, multiple_results=True)(ctx, *operands)
+
+
 def is_for_xla_to_divide(ctx: mlir.LoweringRuleContext) -> bool:
     """Whether the program is for several devices, and XLA can call back."""
     module = ctx.module_context
     count = getattr(module.axis_context, "num_devices", 1)
-    return count > 1 and not module.lowering_parameters.for_export and bool(_some_devices(count))
+    # In a mesh of Explicit axes the callback's program would be one of that mesh.
+    explicit = AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
+    silent = explicit or module.lowering_parameters.for_export
+    return count > 1 and not silent and bool(_some_devices(count))
 
 
 def _some_devices(count: int) -> tuple[jax.Device, ...]:
@@ -147,7 +189,8 @@ def _divided(
     operands: Sequence[jax.ShapeDtypeStruct],
 ) -> tuple[Mesh, Callable[..., Any], Any, Any]:
     """What XLA asks for: a mesh, what each device runs, and the layouts of results and operands."""
-    layout = _layout_of([*zip(results, dimensions.results), *zip(operands, dimensions.operands)])
+    arrays, labels = [*results, *operands], [*dimensions.results, *dimensions.operands]
+    layout = _layout_of(list(zip(arrays, labels, strict=True)))
     entries = {
         label: names
         for label, names in layout.entries.items()

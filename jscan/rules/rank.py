@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
 
-from jscan import extent
+from jscan import extent, meshes
 from jscan.plain.ranks import rank_in_plain_jax
 from jscan.primitives import rank_p
 from jscan.rules import base, partition
@@ -23,7 +23,12 @@ def rank_abstract_eval(
 
 
 def rank_in_kernels(
-    marks: jax.Array, *unmarked: jax.Array, axis: int, size: int, **params: Any
+    marks: jax.Array,
+    *unmarked: jax.Array,
+    axis: int,
+    size: int,
+    layout: meshes.Layout | None,
+    **params: Any,
 ) -> list[jax.Array]:
     """The ranks by a kernel, which counts positions in 32 bits."""
     if marks.size == 0 or size == 0:
@@ -33,6 +38,7 @@ def rank_in_kernels(
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan.kernels import ranking
 
+    del layout
     totals = unmarked[0] if unmarked else None
     return [ranking.rank(marks, totals, axis=axis, size=size, **params)]
 

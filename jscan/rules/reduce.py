@@ -43,6 +43,7 @@ def reduce_in_kernels(
     method: str,
     interpret: bool,
     tile: Hashable,
+    **_: Any,
 ) -> list[jax.Array]:
     """The reduction by the kernels of a strategy."""
     leaves, descriptor = parted(operands, kind != "whole")

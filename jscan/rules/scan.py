@@ -43,11 +43,12 @@ def scan_in_kernels(
     segmented: bool,
     method: str,
     tile: Hashable,
-    compact: bool,
-    **params: Any,
+    reverse: bool,
+    used: tuple[bool, ...],
+    interpret: bool,
+    **_: Any,
 ) -> list[jax.Array]:
     """The scan by the kernels of a strategy."""
-    del compact
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
 
@@ -58,7 +59,7 @@ def scan_in_kernels(
     reason = kernels.why_not(leaves, **how)
     if reason is not None:
         raise base.NoKernel(reason)
-    return kernels.scan(leaves, flags, **how, **params)
+    return kernels.scan(leaves, flags, reverse=reverse, used=used, interpret=interpret, **how)
 
 
 def scan_on_cpu(*operands: jax.Array, compact: bool, **params: Any) -> list[jax.Array]:

@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import ShapedArray
 from jax.interpreters import ad
 
-from jscan import extent
+from jscan import extent, meshes
 from jscan.derivatives import transposition
 from jscan.derivatives.components import Component
 from jscan.derivatives.tangents import Tangent, is_moving, summed_to, zero_of
@@ -34,6 +34,7 @@ def tangent_in_kernels(
     segmented: bool,
     method: str,
     tile: Hashable,
+    layout: meshes.Layout | None,
     **params: Any,
 ) -> list[jax.Array]:
     """The recurrence in one kernel where one can run it, else in the kernels of a scan.
@@ -44,6 +45,7 @@ def tangent_in_kernels(
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
 
+    del layout
     known, linear, flags = split(operands, component, segmented)
     linear = extent.at_full_size(linear, extent.full_shape(operands), known)
     how: dict[str, Any] = {"component": component, "axis": axis, "tile": tile}

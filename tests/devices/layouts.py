@@ -30,9 +30,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "cummin, reversed and exclusive": lambda r: jscan.cummin(r, reverse=True, exclusive=True),
     "cumlogsumexp": jscan.cumlogsumexp,
     "cumsum, segmented": lambda r: jscan.cumsum(r, segments=HEADS),
-    "cumprod, every form": lambda r: jscan.cumprod(
-        r, reverse=True, exclusive=True, segments=HEADS
-    ),
+    "cumprod, every form": lambda r: jscan.cumprod(r, reverse=True, exclusive=True, segments=HEADS),
     "associative_scan": lambda r: jscan.associative_scan(affine, (r / 2, r)),
     "associative_scan, reversed": lambda r: jscan.associative_scan(
         affine, (r / 2, r), reverse=True, segments=HEADS

@@ -31,7 +31,9 @@ LAYOUTS = {
 }
 every_function = pytest.mark.parametrize("name", FUNCTIONS)
 every_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-every_kind = pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=lambda k: k.name)
+every_kind = pytest.mark.parametrize(
+    "kind", [AxisType.Auto, AxisType.Explicit], ids=lambda k: k.name
+)
 
 
 def check(fn, layout, kind):
