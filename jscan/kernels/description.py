@@ -22,7 +22,7 @@ from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant
-from jscan.kernels.start import Start, load_first, place_of_first
+from jscan.kernels.start import Start, among_first, load_first
 from jscan.kernels.tile import VECTOR, Tile
 
 
@@ -113,7 +113,7 @@ class Scan:
         Where the axis begins an exclusive scan holds one only if it has a start.
         """
         mask = tile.mask(tile.geometry.shift)
-        return mask if mask is None or self.start is None else mask | place_of_first(tile)
+        return mask if mask is None or self.start is None else mask | among_first(tile, 1)
 
     def _started(
         self, start: Start, tile: Tile, inputs: Sequence[Ref], values: Sequence[jax.Array]
@@ -137,7 +137,7 @@ class Scan:
                 reaches = same if reaches is None else reaches & same
         if reaches is not None:
             first = [jnp.where(reaches, x, y) for x, y in zip(first, others, strict=True)]
-        here, tall = place_of_first(tile), [tile.along_positions(x) for x in first]
+        here, tall = among_first(tile, 1), [tile.along_positions(x) for x in first]
         pairs = zip(tall, values, strict=True)
         return [jnp.where(here, jnp.broadcast_to(x, v.shape), v) for x, v in pairs]
 
@@ -155,7 +155,7 @@ class Scan:
         if not shift:
             return flag
         if self.start is not None:
-            return jnp.where(tile.before_start(shift), jnp.zeros_like(flag), flag)
+            return jnp.where(among_first(tile, shift), jnp.zeros_like(flag), flag)
         return flag | tile.before_start(shift).astype(FLAG)
 
     def _or_identity(self, where: jax.Array, values: jax.Array, leaf: int) -> jax.Array:

@@ -81,10 +81,10 @@ def load_first(tile: Tile, ref: Ref, view: View) -> jax.Array:
     return language.load(ref, terms, mask=mask)
 
 
-def place_of_first(tile: Tile) -> jax.Array:
-    """Whether each element is the first of its axis in scan order.
+def among_first(tile: Tile, count: int) -> jax.Array:
+    """Whether each element is among the first ``count`` of its axis in scan order.
 
-    The place in the tile is known when the kernel is compiled, so that all but one of a thread's
-    elements fold away.
+    Places in the tile are known when a kernel is compiled, so that the answer is known for almost
+    all of a thread's elements: with `Tile.before_start` segmented exclusive sums spill registers.
     """
-    return (tile.index == 0) & (tile.positions() == np.int32(0))
+    return (tile.index == 0) & (tile.positions() < np.int32(count))
