@@ -22,6 +22,7 @@ from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import constant
+from jscan.kernels.start import Start, among_first, load_first
 from jscan.kernels.tile import VECTOR, Tile
 
 
@@ -38,11 +39,12 @@ class Scan:
     linear: bool  # logaddexp of one leaf, to be summed in the linear domain
     views: tuple[View, ...]
     flag_view: View | None
+    start: Start | None = dataclasses.field(default=None, kw_only=True)
 
     @property
     def beside(self) -> int:
         """The number of inputs that are not cut into tiles, and come behind the others."""
-        return 0
+        return 0 if self.start is None else self.start.inputs
 
     @property
     def segmented(self) -> bool:
@@ -96,27 +98,72 @@ class Scan:
             tile.load(ref, view, shift).astype(dtype)
             for ref, view, dtype in zip(inputs, self.views, self.dtypes, strict=False)
         ]
-        if shift:
+        if self.start is not None:
+            values = self._started(self.start, tile, inputs, values)
+        elif shift:
             start = tile.before_start(shift)
             values = [self._or_identity(start, v, k) for k, v in enumerate(values)]
         if not self.segmented:
             return values
-        return [self._restarts(tile, inputs[-1], shift), *values]
+        return [self._restarts(tile, inputs[len(self.views)], shift), *values]
+
+    def loaded(self, tile: Tile) -> jax.Array | None:
+        """Whether each place of the tile, as it was loaded, holds a value; None where all do.
+
+        Where the axis begins an exclusive scan holds one only if it has a start.
+        """
+        mask = tile.mask(tile.geometry.shift)
+        return mask if mask is None or self.start is None else mask | among_first(tile, 1)
+
+    def _started(
+        self, start: Start, tile: Tile, inputs: Sequence[Ref], values: Sequence[jax.Array]
+    ) -> list[jax.Array]:
+        """The values with the start at the first place of the axis, or in front of what is there.
+
+        Where the start reaches no element the first place is as it is without one.
+        """
+        g, behind = tile.geometry, inputs[len(inputs) - start.inputs :]
+        before = [v.astype(d) for v, d in zip(start.values(tile, behind), self.dtypes, strict=True)]
+        reaches = start.is_open(tile, behind)
+        if g.exclusive:
+            # Flags are looked at when results are written, as everywhere else.
+            first, others = before, [self._identity(g.edge, k) for k in range(len(before))]
+        else:
+            read = zip(inputs, self.views, self.dtypes, strict=False)
+            others = [load_first(tile, ref, view).astype(dtype) for ref, view, dtype in read]
+            first = language.mapped(self.operator, [*before, *others])
+            if self.flag_view is not None and not g.reverse:
+                same = load_first(tile, inputs[len(self.views)], self.flag_view) == 0
+                reaches = same if reaches is None else reaches & same
+        if reaches is not None:
+            first = [jnp.where(reaches, x, y) for x, y in zip(first, others, strict=True)]
+        here, tall = among_first(tile, 1), [tile.along_positions(x) for x in first]
+        pairs = zip(tall, values, strict=True)
+        return [jnp.where(here, jnp.broadcast_to(x, v.shape), v) for x, v in pairs]
 
     def _restarts(self, tile: Tile, flags: Ref, shift: int) -> jax.Array:
-        """Flags ``shift`` positions to the left; not zero where scans restart or a row starts."""
+        """Flags ``shift`` positions to the left; not zero where scans restart or a row starts.
+
+        With a start they are zero where a row starts: the first place has what belongs there.
+        """
         shift += tile.geometry.reverse
         assert self.flag_view is not None
         flag = tile.load(flags, self.flag_view, shift)
         # Narrow flags stay as they are: any non-zero value will do, and comparing costs
         # instructions.
         flag = (flag != 0 if flag.dtype.itemsize > FLAG.itemsize else flag).astype(FLAG)
-        return flag | tile.before_start(shift).astype(FLAG) if shift else flag
+        if not shift:
+            return flag
+        if self.start is not None:
+            return jnp.where(among_first(tile, shift), jnp.zeros_like(flag), flag)
+        return flag | tile.before_start(shift).astype(FLAG)
 
     def _or_identity(self, where: jax.Array, values: jax.Array, leaf: int) -> jax.Array:
+        return jnp.where(where, self._identity(values.shape, leaf), values)
+
+    def _identity(self, shape: Sequence[int], leaf: int) -> jax.Array:
         assert self.identity is not None
-        identity = np.asarray(self.identity[leaf], self.dtypes[leaf])[()]
-        return jnp.where(where, constant(values.shape, identity), values)
+        return constant(shape, np.asarray(self.identity[leaf], self.dtypes[leaf])[()])
 
     def tile_scan(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
         """The tile's leaves, scanned inclusively."""
@@ -139,7 +186,7 @@ class Scan:
         """Writes the values that somebody uses."""
         values = list(scanned[1:] if self.segmented else scanned)
         if self.segmented and tile.geometry.exclusive:
-            restarts = self._restarts(tile, inputs[-1], 0) != 0
+            restarts = self._restarts(tile, inputs[len(self.views)], 0) != 0
             values = [self._or_identity(restarts, v, k) for k, v in enumerate(values)]
         kept = [v for v, used in zip(values, self.used, strict=True) if used]
         for ref, value in zip(outputs, kept, strict=True):

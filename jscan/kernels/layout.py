@@ -104,6 +104,11 @@ class Geometry:
         return (self.lanes,) if self.lanes > 1 else ()
 
     @property
+    def edge(self) -> tuple[int, ...]:
+        """The shape of one position: one value for each row and lane, or a scalar."""
+        return (*((self.rows,) if self.rows > 1 else ()), *self.per_lane)
+
+    @property
     def axis(self) -> int:
         """The register tile's scanned dimension."""
         return 1 if self.rows > 1 else 0

@@ -113,7 +113,7 @@ class LinearTile:
 
     def _load(self) -> jax.Array:
         [values] = self._scan.load(self._tile, self._inputs)
-        exists = self._tile.mask(self._scan.geometry.shift)
+        exists = self._scan.loaded(self._tile)
         if exists is None:
             return values
         return jnp.where(exists, values, jnp.full_like(values, -np.inf))

@@ -31,18 +31,20 @@ from jscan.kernels.operator import commuting_identity
 from jscan.kernels.tile import Tile
 
 
-def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
+def run(
+    scan: Scan, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array] = ()
+) -> list[jax.Array]:
     """Runs the kernels; parts are the tiles of ``scan``'s geometry."""
     strip = min(cut.tuned.strip, scan.geometry.length)
     if scan.geometry.tiles == 1:  # nothing comes before the only part
         walk = functools.partial(_scan, scan, strip)
-        return cut.call(scan, (), walk, None, "jscan_parts", interpret)
+        return cut.call(scan, beside, walk, None, "jscan_parts", interpret)
     of_parts = totals.Totals(scan.geometry, totals.dtypes(scan))
     walk = functools.partial(_totals, scan, strip)
-    found = cut.call(of_parts, (), walk, None, "jscan_part_totals", interpret)
+    found = cut.call(of_parts, beside, walk, None, "jscan_part_totals", interpret)
     before = totals.scanned(scan, found, interpret, scan_then_propagate.run, totals.LONGEST)
     walk = functools.partial(_scan, scan, strip)
-    return cut.call(scan, before, walk, None, "jscan_parts", interpret)
+    return cut.call(scan, [*beside, *before], walk, None, "jscan_parts", interpret)
 
 
 Progress = tuple[jax.Array, ...]

@@ -50,15 +50,17 @@ class Kept:
         return [*((few, d) for d in dtypes), *restarts, *((many, d) for d in values)]
 
 
-def run(scan: Scan, cut: launch.Cut, interpret: bool) -> list[jax.Array]:
+def run(
+    scan: Scan, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array] = ()
+) -> list[jax.Array]:
     """Runs the kernels."""
     body = functools.partial(_scan, scan)
-    kept = cut.call(Kept(scan), (), body, None, "jscan_tiles", interpret)
+    kept = cut.call(Kept(scan), beside, body, None, "jscan_tiles", interpret)
     count = len(totals.dtypes(scan))
     tile = min(scan.geometry.length, totals.LONGEST)
     before = totals.scanned(scan, kept[:count], interpret, run, tile)
     body = functools.partial(_propagate, scan)
-    behind = [*before, *kept[count:]]
+    behind = [*beside, *before, *kept[count:]]
     return cut.call(scan, behind, body, None, "jscan_propagate", interpret)
 
 

@@ -11,6 +11,7 @@ Each has a module of its name, but serial_lookback, which is a window of one til
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jscan import extent
 from jscan.combine import Combine, Leaf
 from jscan.kernels import (
     block,
@@ -40,6 +42,8 @@ from jscan.kernels.launch import (
 )
 from jscan.kernels.logaddexp import is_logaddexp
 from jscan.kernels.operator import Inexpressible, prepare
+from jscan.kernels.start import placed
+from jscan.starts import Start
 
 
 def why_not(
@@ -90,15 +94,23 @@ def scan(
     method: str,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
+    start: Sequence[jax.Array] | None = None,
+    start_open: jax.Array | None = None,
 ) -> list[jax.Array]:
     """Scans ``leaves`` along ``axis``; returns the used ones in the full shape.
 
     Every operand's dimensions are full or 1, and `why_not` has nothing to object to. The operands
-    are cut by ``tile``, or as suits their shape where that is None.
+    are cut by ``tile``, or as suits their shape where that is None. ``start`` holds what comes
+    before the first element of each leaf, as combined, and ``start_open`` where it does so: see
+    `jscan.starts`.
     """
+    before = Start.of(start, start_open)
+    if before is not None:
+        leaves, flags, before = _together(leaves, flags, before)
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
     if math.prod(full) == 0 or full[axis] == 1:
-        return _trivial(leaves, combine, exclusive, used, full)
+        how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
+        return _trivial(leaves, flags, before, full, exclusive=exclusive, used=used, **how)
     operands, real_used = real_parts(leaves, used)
     if flags is not None:
         operands.append(whole_bytes(flags))
@@ -115,8 +127,26 @@ def scan(
         widths={dtype.itemsize for dtype in real_results},
     )
     described = _described(combine, cut, real_results, real_used, segmented=segmented)
-    outputs = run(described, cut, interpret, method=method)
+    beside: list[jax.Array] = []
+    if before is not None:
+        beside, place = placed(before, full, axis)
+        described = dataclasses.replace(described, start=place)
+    outputs = run(described, cut, interpret, beside, method)
     return complex_parts([x.reshape(full) for x in outputs], results, used)
+
+
+def _together(
+    leaves: Sequence[jax.Array], flags: jax.Array | None, start: Start
+) -> tuple[list[jax.Array], jax.Array | None, Start]:
+    """The operands of a scan with a start; the leaves have the full shape together."""
+    given = [*leaves, *([] if flags is None else [flags]), *start.arrays]
+    given = extent.vary_alike(given)
+    full = extent.full_shape(given)
+    count = len(leaves)
+    leaves, rest = extent.at_full_size(given[:count], full), given[count:]
+    if flags is not None:
+        flags, *rest = rest
+    return leaves, flags, Start(rest[:count], None if start.open is None else rest[count])
 
 
 def _described(
@@ -151,9 +181,9 @@ def run(
         body: Callable[..., None] = functools.partial(block.kernel, scan)
         return cut.call(scan, beside, body, None, "jscan_block", interpret)
     if method == "reduce_then_scan":
-        return reduce_then_scan.run(scan, cut, interpret)
+        return reduce_then_scan.run(scan, cut, interpret, beside)
     if method == "scan_then_propagate":
-        return scan_then_propagate.run(scan, cut, interpret)
+        return scan_then_propagate.run(scan, cut, interpret, beside)
     if method == "chained":
         body = functools.partial(chained.kernel, scan)
         return cut.call(scan, beside, body, chained.tile_state(scan), "jscan_chained", interpret)
@@ -164,15 +194,31 @@ def run(
 
 def _trivial(
     leaves: Sequence[jax.Array],
+    flags: jax.Array | None,
+    start: Start | None,
+    full: tuple[int, ...],
+    *,
     combine: Combine,
+    axis: int,
+    reverse: bool,
     exclusive: bool,
     used: Sequence[bool],
-    full: tuple[int, ...],
 ) -> list[jax.Array]:
     """The results where there is nothing to launch: axes of length 0 or 1, and empty batches."""
     kept = [k for k, u in enumerate(used) if u]
     dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    where: dict[str, Any] = {"axis": axis, "reverse": reverse}
+    identity: Any = combine.identity
+    if start is not None and 0 not in full:
+        reaches = start.reaches(flags, **where)
+        if exclusive:
+            empty = [jnp.full(full, identity[k], d) for k, d in enumerate(combine.dtypes)]
+            results = start.shown(empty, reaches, **where)
+        else:
+            pairs = zip(leaves, combine.dtypes, strict=True)
+            wide = [jnp.broadcast_to(x, full).astype(d) for x, d in pairs]
+            results = start.joined(combine, wide, reaches, **where)
+        return [results[k].astype(dtypes[k]) for k in kept]
     if exclusive:
-        identity: Any = combine.identity
         return [jnp.full(full, identity[k], dtypes[k]) for k in kept]
     return [jnp.broadcast_to(leaves[k], full).astype(dtypes[k]) for k in kept]

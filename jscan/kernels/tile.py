@@ -22,7 +22,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -69,19 +69,27 @@ class Tile:
 
     def _terms(self, view: View, shift: int) -> Address:
         g = self.geometry
-        row_stride, stride, lane_stride = view.strides
+        _, stride, lane_stride = view.strides
         terms = [*self._start(stride, shift), (self._iota(g.axis), stride)]
-        if view.row_period[1] > 1:
-            if g.rows == 1:
-                terms.append((self.row_of(view), row_stride))
-            elif view.row_period == (1, g.outer):
-                terms += [(self.row_block, g.rows * row_stride), (self._iota(0), row_stride)]
-            else:
-                repeat, count = view.row_period
-                row = self.row_block * np.int32(g.rows) + self._iota(0)
-                row = lax.rem(lax.div(row, np.int32(repeat)), np.int32(count))
-                terms.append((row, row_stride))
+        terms += self.row_terms(view, lambda: self._iota(0))
         return [*terms, *self.lane_terms(lane_stride, self._iota(len(g.shape) - 1))]
+
+    def row_terms(self, view: View, within: Callable[[], jax.Array]) -> Address:
+        """The terms of an address that tell rows apart; none where they share what is there.
+
+        ``within`` makes the number of each row in a tile of several.
+        """
+        g, row_stride = self.geometry, view.strides[0]
+        if view.row_period[1] == 1:
+            return []
+        if g.rows == 1:
+            return [(self.row_of(view), row_stride)]
+        if view.row_period == (1, g.outer):
+            return [(self.row_block, g.rows * row_stride), (within(), row_stride)]
+        repeat, count = view.row_period
+        row = self.row_block * np.int32(g.rows) + within()
+        row = lax.rem(lax.div(row, np.int32(repeat)), np.int32(count))
+        return [(row, row_stride)]
 
     def _start(self, stride: int, shift: int) -> Address:
         """The address ``shift`` positions left of the tile's first element in memory."""
@@ -119,7 +127,7 @@ class Tile:
         on_axis = self._on_far_axis if g.far else self._on_axis
         checks = on_axis(shift, before, beyond)
         if g.outer % g.rows:
-            checks.append(self._iota(0) < size_of(self.row_block, g.outer, g.rows))
+            checks.append(self.rows_exist(self._iota(0)))
         if g.inner % g.lanes:
             checks.append(self.lanes_exist(self._iota(len(g.shape) - 1)))
         return functools.reduce(lax.bitwise_and, checks) if checks else None
@@ -213,6 +221,10 @@ class Tile:
     def _one_a_lane(self, stride: int) -> Address:
         """The terms of an address with one element for each lane."""
         return self.lane_terms(stride, self.lane())
+
+    def rows_exist(self, row: jax.Array) -> jax.Array:
+        """Whether each of these rows of the tile is a row of the array."""
+        return row < size_of(self.row_block, self.geometry.outer, self.geometry.rows)
 
     def lanes_exist(self, lane: jax.Array) -> jax.Array:
         """Whether each of these lanes of the tile is a lane of the array."""

@@ -26,6 +26,7 @@ from jscan.combine import Combine
 from jscan.heads import as_bool
 from jscan.plain.scan import Combination, scan_from
 from jscan.primitives import parted
+from jscan.starts import Start
 
 ELEMENTS = 2**14
 """Elements of a chunk, over all dimensions."""
@@ -188,15 +189,21 @@ def scan_in_chunks(
     exclusive: bool,
     segmented: bool,
     used: Sequence[bool],
+    start: Sequence[jax.Array] | None = None,
+    start_open: jax.Array | None = None,
     **_: Any,
 ) -> list[jax.Array]:
-    """The results of ``scan_p``, chunk by chunk."""
+    """The results of `scan_in_plain_jax`, chunk by chunk."""
     leaves, flags = parted(operands, segmented)
-    full = extent.full_shape(operands)
+    before = Start.of(start, start_open)
+    full = extent.full_shape([*operands, *([] if before is None else before.arrays)])
     narrow = combine.result_dtypes([x.dtype for x in leaves])
     results = [d for d, is_used in zip(narrow, used, strict=True) if is_used]
     if 0 in full:
         return [jnp.zeros(full, d) for d in results]
+
+    where: dict[str, Any] = {"axis": axis, "reverse": reverse}
+    reaches = None if before is None else before.reaches(flags, **where)
 
     def step(chunk: Chunk, carry: Carry | None) -> tuple[list[jax.Array], Carry]:
         shape = (*full[:axis], chunk.size, *full[axis + 1 :])
@@ -205,6 +212,9 @@ def scan_in_chunks(
             for x, dtype in zip(leaves, combine.dtypes, strict=True)
         ]
         restarts = chunk.restarts(flags)
+        begins = before if carry is None else None
+        if begins is not None:
+            parts = begins.joined(combine, parts, reaches, **where)
         values = chunk.scanned(combine, parts, restarts, carry)
         last = [chunk.last(x, 1) for x in values]
         if exclusive:
@@ -213,6 +223,8 @@ def scan_in_chunks(
                 _exclusive(chunk, x, value, restarts)
                 for x, value in zip(values, combine.identity, strict=True)
             ]
+            if begins is not None:
+                values = begins.shown(values, reaches, **where)
         kept = zip(values, narrow, used, strict=True)
         return [chunk.last(x).astype(d) for x, d, is_used in kept if is_used], last
 

@@ -13,6 +13,7 @@ from jscan import extent, heads, meshes
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype
 from jscan.primitives import parted
+from jscan.starts import Start
 
 Combination: TypeAlias = Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]]
 """An operator on flat lists of leaves: what is on the left and on the right, combined."""
@@ -27,11 +28,14 @@ def scan_in_plain_jax(
     segmented: bool,
     used: Sequence[bool],
     differentiable: bool = False,
+    start: Sequence[jax.Array] | None = None,
+    start_open: jax.Array | None = None,
     **_: Any,
 ) -> list[jax.Array]:
-    """The results of ``scan_p``."""
+    """The results of ``scan_p``; what `jscan.starts` says of a start holds for these, too."""
     leaves, flags = parted(operands, segmented)
-    shape = extent.full_shape(operands)
+    before = Start.of(start, start_open)
+    shape = extent.full_shape([*operands, *([] if before is None else before.arrays)])
     wide = [
         lax.convert_element_type(jnp.broadcast_to(x, shape), dtype)
         for x, dtype in zip(leaves, combine.dtypes, strict=True)
@@ -48,6 +52,7 @@ def scan_in_plain_jax(
         axis=axis,
         reverse=reverse,
         identity=combine.identity if exclusive else None,
+        start=before,
     )
     return [
         lax.convert_element_type(result, dtype)
@@ -109,6 +114,7 @@ def scan_flat(
     axis: int,
     reverse: bool,
     identity: Sequence[Neutral] | None,
+    start: Start | None = None,
 ) -> list[jax.Array]:
     """Scan leaves of accumulation dtypes.
 
@@ -118,9 +124,15 @@ def scan_flat(
         return list(leaves)
     placed, leaves = leaves, [meshes.gather(x, axis) for x in leaves]
     starts = None if flags is None else heads.segment_starts(flags, axis=axis, reverse=reverse)
-    inclusive = scan_from(fn, leaves, starts, axis=axis, reverse=reverse)
+    where: dict[str, Any] = {"axis": axis, "reverse": reverse}
+    reaches = None if start is None else start.reaches(flags, **where)
+    if start is not None:
+        leaves = start.joined(fn, leaves, reaches, **where)
+    inclusive = scan_from(fn, leaves, starts, **where)
     if identity is not None:
-        inclusive = heads.shift(inclusive, starts, identity, axis=axis, reverse=reverse)
+        inclusive = heads.shift(inclusive, starts, identity, **where)
+    if start is not None and identity is not None:
+        inclusive = start.shown(inclusive, reaches, **where)
     return [meshes.place_like(result, x) for result, x in zip(inclusive, placed, strict=True)]
 
 

@@ -24,7 +24,8 @@ FLOORS = (
     "primitives",
     "kernels",
     "derivatives",
-    "combine heads",
+    "combine starts",
+    "heads",
     "arguments extent jaxprs meshes operators versions",
 )
 """Modules and packages from the roof to the ground. One imports from its own floor and below."""

@@ -1,0 +1,120 @@
+"""The start of a scan: what comes before the first element of its axis.
+
+    inclusive    start ⊕ x[0]    start ⊕ x[0] ⊕ x[1]    ...
+    exclusive    start           start ⊕ x[0]           ...
+
+A reversed scan starts from the other end: at x[n-1], with x[n-2] behind it. The start belongs to
+the segment that is open where the axis begins, so it reaches no element at or behind the first
+restart.
+
+Without a start the first element in scan order begins a segment, flagged or not. With one it does
+so where it is flagged as a head, forwards, or where the start is not ``open``, in either direction.
+From the other end no flag says so: x[n-1] ends its segment if the element behind the axis is a
+head, which only the caller knows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jscan.heads import as_bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """What a scan starts from.
+
+    Attributes:
+      values: an array for each leaf, in the dtype in which the leaf is combined. Its size is 1
+        along the scanned axis, and full or 1 in every other dimension.
+      open: flags of such a shape: whether the start reaches any element. None where it always does.
+    """
+
+    values: Sequence[jax.Array]
+    open: jax.Array | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[jax.Array] | None, is_open: jax.Array | None) -> Start | None:
+        """The start of these values; None where there are none."""
+        return None if values is None else cls(values, is_open)
+
+    @property
+    def arrays(self) -> list[jax.Array]:
+        """The values, and the flags if there are any."""
+        return [*self.values, *([] if self.open is None else [self.open])]
+
+    def reaches(self, flags: jax.Array | None, *, axis: int, reverse: bool) -> jax.Array | None:
+        """Whether it reaches the first element in scan order; None where it always does.
+
+        ``flags`` are head flags of the whole axis.
+        """
+        found = None if self.open is None else as_bool(self.open)
+        if flags is None or reverse:
+            return found
+        same = lax.bitwise_not(as_bool(lax.slice_in_dim(flags, 0, 1, axis=axis)))
+        return same if found is None else jnp.logical_and(found, same)
+
+    def joined(
+        self,
+        fn: Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]],
+        leaves: Sequence[jax.Array],
+        reaches: jax.Array | None,
+        *,
+        axis: int,
+        reverse: bool,
+    ) -> list[jax.Array]:
+        """The leaves, whose first elements come behind the start where it ``reaches`` them."""
+        first = [first_of(x, axis=axis, reverse=reverse) for x in leaves]
+        values = [jnp.broadcast_to(x, y.shape) for x, y in zip(self.values, first, strict=True)]
+        if reaches is None:
+            behind = fn(values, first)
+        else:
+            # As across a head, the operator is applied to ones where its result is thrown away:
+            # its derivative may be infinite or NaN there.
+            kept = jnp.broadcast_to(reaches, first[0].shape)
+            left, right = (
+                [jnp.where(kept, x, lax.full_like(x, 1)) for x in side] for side in (values, first)
+            )
+            pairs = zip(fn(left, right), first, strict=True)
+            behind = [jnp.where(kept, x, y) for x, y in pairs]
+        pairs = zip(leaves, behind, strict=True)
+        return [with_first(x, y, axis=axis, reverse=reverse) for x, y in pairs]
+
+    def shown(
+        self,
+        results: Sequence[jax.Array],
+        reaches: jax.Array | None,
+        *,
+        axis: int,
+        reverse: bool,
+    ) -> list[jax.Array]:
+        """The results of an exclusive scan, of which the first is the start where it ``reaches``.
+
+        Elsewhere it stays, and is the identity.
+        """
+        shown = []
+        for value, x in zip(self.values, results, strict=True):
+            first = first_of(x, axis=axis, reverse=reverse)
+            value = jnp.broadcast_to(value, first.shape)
+            if reaches is not None:
+                value = jnp.where(jnp.broadcast_to(reaches, first.shape), value, first)
+            shown.append(with_first(x, value, axis=axis, reverse=reverse))
+        return shown
+
+
+def first_of(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+    """The first element in scan order, of size 1 along the axis."""
+    place = x.shape[axis] - 1 if reverse else 0
+    return lax.slice_in_dim(x, place, place + 1, axis=axis)
+
+
+def with_first(x: jax.Array, first: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+    """``x`` with another first element in scan order."""
+    place = x.shape[axis] - 1 if reverse else 0
+    changed: jax.Array = lax.dynamic_update_slice_in_dim(x, first, place, axis)
+    return changed
