@@ -176,6 +176,22 @@ class Combine:
             waiting.extend(new)
         return sorted(needed)
 
+    def reversed(self) -> Combine:
+        """The operator with its operands the other way round."""
+        if self.rules is None and all(name is not None for name in self.monoids):
+            return self
+        k = self.num_leaves
+
+        def swapped(whole: Callable[..., list[Scalar]], *operands: Scalar) -> list[Scalar]:
+            return whole(*operands[k:], *operands[:k])
+
+        jaxpr = _trace_scalars(
+            functools.partial(swapped, lambda *full: evaluate(self.jaxpr.jaxpr, full)),
+            [aval.dtype for aval in self.jaxpr.in_avals],
+        )
+        rules = None if self.rules is None else functools.partial(swapped, self.rules)
+        return Combine(jaxpr, self.identity, self.name, rules)
+
     def restrict(self, kept: Sequence[int]) -> Combine:
         """The operator on the leaves ``kept`` alone; ``closure(kept)`` must be ``kept``."""
         k = self.num_leaves

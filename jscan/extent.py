@@ -8,6 +8,7 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import ShapedArray
 
 FAR = 2**31 - 2**20
 """Positions from here on do not fit 32 bits, since a tile may reach past the end of its axis."""
@@ -51,6 +52,13 @@ def vary_alike(operands: Sequence[jax.Array]) -> list[jax.Array]:
         lax.pcast(x, tuple(sorted(every - axes)), to="varying") if every - axes else x
         for x, axes in zip(operands, varying, strict=True)
     ]
+
+
+def alike_across(aval: ShapedArray, axis_name: Sequence[str]) -> ShapedArray:
+    """The aval of an array that is the same on all devices of these mesh axes."""
+    if not axis_name:
+        return aval
+    return aval.update(manual_axis_type=aval.mat.update(varying=aval.mat.varying - {*axis_name}))
 
 
 def check_places(caller: str, name: str, array: Shaped, axis: int) -> None:

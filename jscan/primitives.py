@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,12 @@ from jax.extend import core
 from jscan import extent, heads, meshes
 from jscan.combine import Combine
 from jscan.derivatives.components import Component
+from jscan.starts import Start
 
 T = TypeVar("T")
+
+AxisName: TypeAlias = tuple[str, ...]
+"""The names of mesh axes, the slowest first."""
 
 
 def _primitive(name: str) -> core.Primitive:
@@ -41,7 +45,8 @@ def _primitive(name: str) -> core.Primitive:
 scan_p = _primitive("jscan_scan")
 """Every scan.
 
-Operands: the K leaves, then head flags where ``segmented``.
+Operands: the K leaves, then head flags where ``segmented``; then, where it is ``started``, the
+values of a `jscan.starts.Start` and whether it is open.
 Results: the leaves that ``used`` names, at full size, in the dtypes of the leaves.
 Parameters:
 
@@ -53,6 +58,8 @@ Parameters:
     used        for each leaf, whether its result is wanted
     method      "auto", "xla" or the name of a strategy
     compact     whether it may take longer on a CPU to keep little besides its results
+    started     whether there is a start. Only lowerings bind such a scan: it has no derivative
+    axis_name   the mesh axes across which the axis goes on, inside of ``shard_map``; () if it ends
 
 and those of every primitive, which the context says in which it is bound:
 
@@ -66,8 +73,9 @@ reduce_p = _primitive("jscan_reduce")
 
 Operands: the K leaves, then the descriptor of segments unless ``kind`` is "whole".
 Results: the leaves, with ``num_segments`` elements along the axis.
-Parameters: ``combine``, ``axis`` and ``method`` as in ``scan_p``, ``num_segments``, and the
-``kind`` of descriptor:
+Parameters: ``combine``, ``axis``, ``method`` and ``axis_name`` as in ``scan_p``, ``num_segments``,
+``exact``, whether results have the dtypes in which leaves are combined, and the ``kind`` of
+descriptor:
 
     ids      the segment of each element is its id, and what lies outside [0, num_segments) is
              dropped. Equal ids must be neighbours
@@ -86,9 +94,9 @@ the recurrence is linear, then head flags where ``segmented``. Forwards, tangent
 of the states are the results. Transposed, cotangents of the states come in and those of the
 tangents are the results.
 Results: at full size, in ``dtypes``.
-Parameters: the ``component``; ``axis``, ``reverse``, ``exclusive``, ``segmented`` and ``method`` of
-the scan whose derivative it is; ``transposed``; and ``dtypes``. Where the scan is exclusive, the
-values among the operands are those of the position before already.
+Parameters: the ``component``; ``axis``, ``reverse``, ``exclusive``, ``segmented``, ``method`` and
+``axis_name`` of the scan whose derivative it is; ``transposed``; and ``dtypes``. Where the scan is
+exclusive, the values among the operands are those of the position before already.
 """
 
 rank_p = _primitive("jscan_rank")
@@ -103,6 +111,7 @@ Result: int32, ``size`` long along the ``axis``. ``emit`` says what it holds:
     places    the places of the marked elements, in order, then n
     order     the places of the unmarked elements, then those of the marked ones
 
+``axis_name`` is as in ``scan_p``; only "before" and "number" of a mask go on across mesh axes.
 ``source`` says what is marked: where a "mask" is not zero; where head "flags" are not zero, and the
 first element in any case; where a value begins one of the "runs" of equal values.
 """
@@ -172,11 +181,17 @@ def scan(
     reverse: bool,
     exclusive: bool,
     method: str,
+    start: Start | None = None,
+    axis_name: AxisName = (),
 ) -> list[jax.Array]:
     """Bind ``scan_p``, for all results."""
     if exclusive and combine.identity is None:
         raise ValueError("an exclusive scan needs an operator with an identity")
-    operands = extent.vary_alike(joined(leaves, flags))
+    given = joined(leaves, flags)
+    if start is not None:
+        assert start.open is not None
+        given += start.arrays
+    operands = extent.vary_alike(given)
     results: list[jax.Array] = scan_p.bind(
         *operands,
         combine=combine,
@@ -187,6 +202,8 @@ def scan(
         used=(True,) * len(leaves),
         method=method,
         compact=False,
+        started=start is not None,
+        axis_name=axis_name,
         **_settings(extent.full_shape(operands)),
     )
     return results
@@ -201,6 +218,8 @@ def reduce(
     kind: str,
     num_segments: int,
     method: str,
+    exact: bool = False,
+    axis_name: AxisName = (),
 ) -> list[jax.Array]:
     """Bind ``reduce_p``."""
     results: list[jax.Array] = reduce_p.bind(
@@ -210,6 +229,8 @@ def reduce(
         kind=kind,
         num_segments=num_segments,
         method=method,
+        exact=exact,
+        axis_name=axis_name,
         **_settings(extent.full_shape(leaves)),
     )
     return results
@@ -227,6 +248,7 @@ def tangent(
     transposed: bool,
     dtypes: tuple[np.dtype[Any], ...],
     method: str,
+    axis_name: AxisName = (),
 ) -> list[jax.Array]:
     """Bind ``tangent_p``."""
     operands = extent.vary_alike(joined([*known, *linear], flags))
@@ -240,6 +262,7 @@ def tangent(
         segmented=flags is not None,
         dtypes=dtypes,
         method=method,
+        axis_name=axis_name,
         **_settings(extent.full_shape(operands)),
     )
     return results
@@ -253,6 +276,7 @@ def rank(
     source: str = "mask",
     reverse: bool = False,
     size: int | None = None,
+    axis_name: AxisName = (),
 ) -> jax.Array:
     """Bind ``rank_p``; ``size`` may be more than there are elements."""
     extent.check_places("jscan", "marks", marks, axis)
@@ -261,9 +285,8 @@ def rank(
 
     def run(marks: jax.Array) -> jax.Array:
         # Kernels write no more words than there are elements.
-        head = _bind_rank(
-            marks, axis=axis, emit=emit, source=source, reverse=reverse, size=min(length, n)
-        )
+        how: dict[str, Any] = {"source": source, "reverse": reverse, "axis_name": axis_name}
+        head = _bind_rank(marks, axis=axis, emit=emit, size=min(length, n), **how)
         if length <= n:
             return head
         shape = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])

@@ -16,7 +16,7 @@ from jscan.derivatives.components import Component, components
 from jscan.derivatives.tangents import Tangent, is_moving, jvp_of, zero_of
 from jscan.heads import segment_starts, shift
 from jscan.plain.chunks import Chunk
-from jscan.plain.recurrence import ChunkReader
+from jscan.plain.recurrence import reader
 from jscan.plain.scan import scan_in_plain_jax
 from jscan.primitives import joined, parted, scan_p, tangent
 
@@ -122,11 +122,13 @@ def _solve(
             dtypes=widths,
             axis=params["axis"],
             method=params["method"],
+            axis_name=params["axis_name"],
             **how,
         )
     else:
         chunk = Chunk(0, full[params["axis"]], params["axis"], params["reverse"])
-        read = ChunkReader(known, flags, full, component=part, chunk=chunk, **how)
+        across = {"axis_name": params["axis_name"]}
+        read = reader(known, flags, full, component=part, chunk=chunk, **across, **how)
         given = [jnp.broadcast_to(x, full) for x in coming]
         direct = recurrence.Recurrence(part, read, transposed=False, differentiable=True)
         pairs = zip(direct.elements(given)[-part.size :], widths, strict=True)

@@ -28,10 +28,13 @@ def reduce(
     kind: str,
     num_segments: int,
     method: str,
+    exact: bool = False,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
     """Reduces ``leaves`` along ``axis``, which is ``num_segments`` long in the results.
+
+    Where it is to be ``exact``, results have the dtypes in which leaves are combined.
 
     Every operand's dimensions are full or 1. Runs where `scanning.why_not` finds nothing to
     object to, on arrays that have elements.
@@ -40,7 +43,7 @@ def reduce(
     used = (True,) * len(leaves)
     parts, real_used = launch.real_parts(leaves, used)
     operator = prepare(combine)
-    results = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    results = combine.dtypes if exact else combine.result_dtypes([x.dtype for x in leaves])
     shape = tuning.Shape.of(leaves, axis, operator, segmented=kind != "whole", tile=tile)
     tuned = tuning.chosen(shape, method, tuning.REDUCTION)
     if kind == "offsets":

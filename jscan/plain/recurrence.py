@@ -19,6 +19,7 @@ from jscan.heads import as_bool
 from jscan.plain import chunks
 from jscan.plain.chunks import Carry, Chunk
 from jscan.primitives import parted
+from jscan.starts import first_of
 
 T = TypeVar("T")
 
@@ -102,6 +103,54 @@ class ChunkReader:
         return last | as_bool(self.at(self.flags, int(not self.reverse)))
 
 
+class PartReader(ChunkReader):
+    """The same for the part of an axis that a device holds, with neighbours on other devices.
+
+    An array is read with an element of each neighbour at its ends.
+    """
+
+    def __init__(self, *operands: Any, axis_name: primitives.AxisName, **how: Any):
+        super().__init__(*operands, **how)
+        self.axis_name = axis_name
+
+    def at(self, x: jax.Array, step: int) -> jax.Array:
+        """The elements at most one step on in scan order."""
+        if step == 0 or self.n == 0:
+            return super().at(x, step)
+        axis, forward = self.chunk.axis, (step > 0) != self.reverse
+        edge = first_of(x, axis=axis, reverse=not forward)
+        # By a gather: jax permutes along the axes of a mesh in no other order than the mesh's.
+        edges = lax.all_gather(edge, self.axis_name)
+        count = edges.shape[0]
+        here = lax.axis_index(self.axis_name)
+        neighbour = jnp.clip(here + 1 if forward else here - 1, 0, count - 1)
+        other = lax.dynamic_index_in_dim(edges, neighbour, 0, keepdims=False)
+        # At the ends of the whole axis the element itself, as in a chunk.
+        is_end = here == (count - 1 if forward else 0)
+        own = first_of(x, axis=axis, reverse=forward)
+        other = jnp.where(is_end, own, other)
+        if forward:
+            parts = [lax.slice_in_dim(x, 1, None, axis=axis), other]
+        else:
+            parts = [other, lax.slice_in_dim(x, 0, self.n - 1, axis=axis)]
+        return jnp.broadcast_to(lax.concatenate(parts, axis), self.shape)
+
+    def edge(self, reverse: bool) -> jax.Array:
+        """Where the first element of the whole axis is, or the last if ``reverse``."""
+        here = lax.axis_index(self.axis_name)
+        ends = lax.axis_size(self.axis_name) - 1 if reverse else 0
+        return super().edge(reverse) & (here == ends)
+
+
+def reader(*operands: Any, axis_name: primitives.AxisName, **how: Any) -> ChunkReader:
+    """The reader of a whole axis, or of a part of one that goes on across mesh axes."""
+    return (
+        PartReader(*operands, axis_name=axis_name, **how)
+        if axis_name
+        else ChunkReader(*operands, **how)
+    )
+
+
 def tangent_in_plain_jax(
     *operands: jax.Array,
     component: Component,
@@ -112,6 +161,7 @@ def tangent_in_plain_jax(
     segmented: bool,
     dtypes: Sequence[np.dtype[Any]],
     method: str,
+    axis_name: primitives.AxisName = (),
     differentiable: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
@@ -123,7 +173,7 @@ def tangent_in_plain_jax(
     against = reverse != transposed
     chunk = Chunk(0, full[axis], axis, against)
     how: dict[str, Any] = {"component": component, "reverse": reverse, "exclusive": exclusive}
-    read = ChunkReader(known, flags, full, chunk=chunk, **how)
+    read = reader(known, flags, full, chunk=chunk, axis_name=axis_name, **how)
     given = [jnp.broadcast_to(x, full) for x in linear]
     solved = recurrence.Recurrence(component, read, transposed, differentiable)
     states = elements = solved.elements(given)
@@ -136,6 +186,7 @@ def tangent_in_plain_jax(
             reverse=against,
             exclusive=False,
             method=method if component.size <= IN_KERNELS else "xla",
+            axis_name=axis_name,
         )
     results = solved.results(states[-component.size :])
     return [x.astype(d) for x, d in zip(results, dtypes, strict=True)]

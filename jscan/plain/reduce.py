@@ -29,6 +29,7 @@ def reduce_in_plain_jax(
     num_segments: int,
     method: str,
     differentiable: bool = False,
+    exact: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
     """The results of ``reduce_p``.
@@ -39,7 +40,7 @@ def reduce_in_plain_jax(
     """
     leaves, descriptor = parted(operands, kind != "whole")
     full = full_shape(operands, axis, kind)
-    narrow = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    narrow = combine.dtypes if exact else combine.result_dtypes([x.dtype for x in leaves])
     wide = [
         jnp.moveaxis(jnp.broadcast_to(x, full).astype(dtype), axis, 0)
         for x, dtype in zip(leaves, combine.dtypes, strict=True)

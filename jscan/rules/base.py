@@ -47,6 +47,7 @@ def register(
     plain: Form,
     in_kernels: Form,
     dimensions: Callable[..., partition.Dimensions],
+    across: Form | None = None,
     on_cpu: Form | None = None,
     batch: Callable[..., tuple[list[jax.Array], list[int]]] | None = None,
     jvp: Callable[..., tuple[list[jax.Array], list[Tangent]]] | None = None,
@@ -61,6 +62,7 @@ def register(
       abstract_eval: the abstract values of the results.
       plain: the form in plain JAX.
       in_kernels: the form in kernels, which raises `NoKernel` where none can run.
+      across: the form for a part of an axis that goes on across mesh axes, if there can be one.
       dimensions: those of operands and results, given their abstract values and the parameters.
       on_cpu: the form for CPUs, if they have one of their own.
       batch: the rule of ``vmap``, if it is not `batched`.
@@ -79,7 +81,7 @@ def register(
         lowerings["cpu"] = functools.partial(_lower, on_cpu, on_cuda)
     for platform, rule in lowerings.items():
         in_parts = functools.partial(_in_parts, primitive, dimensions, check, platform == "cuda")
-        lowering = functools.partial(_lower_to_devices, in_parts, rule)
+        lowering = functools.partial(_lower_to_devices, in_parts, across, rule)
         mlir.register_lowering(primitive, lowering, platform=platform)
     rule = batch or functools.partial(batched, primitive)
     batching.fancy_primitive_batchers[primitive] = functools.partial(_batched, primitive, rule)
@@ -111,13 +113,18 @@ def _compiled(
 
 def _lower_to_devices(
     in_parts: Callable[..., Sequence[Any]],
+    across: Form | None,
     rule: Callable[..., Sequence[Any]],
     ctx: mlir.LoweringRuleContext,
     *operands: Any,
     layout: meshes.Layout | None,
     **params: Any,
 ) -> Sequence[Any]:
-    """Lower for one device by ``rule``, and for several ``in_parts``."""
+    """Lower for one device by ``rule``, for several ``in_parts``, and for one of these `across`."""
+    if params.get("axis_name"):
+        assert across is not None
+        with _as_traced(ctx, {**params, "layout": None}):
+            return mlir.lower_fun(across, multiple_results=True)(ctx, *operands, **params)
     if layout is None:
         divides = partition.is_for_xla_to_divide(ctx)
     else:

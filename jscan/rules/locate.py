@@ -40,7 +40,7 @@ def locate_dimensions(
     operands: Sequence[ShapedArray], results: Sequence[ShapedArray], **_: Any
 ) -> partition.Dimensions:
     """All but the last are those of the bounds."""
-    return partition.together(operands, results, axis=operands[0].ndim - 1)
+    return partition.but_for(operands[0].ndim - 1, operands, results)
 
 
 def locate_batching(

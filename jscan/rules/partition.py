@@ -69,19 +69,46 @@ class Dimensions:
 def together(
     operands: Sequence[ShapedArray], results: Sequence[ShapedArray], *, axis: int, **_: Any
 ) -> Dimensions:
-    """The dimensions of arrays of one rank, each in full or 1, but for the scanned ``axis``."""
-    sizes = dict(enumerate(extent.full_shape([*operands, *results])))
-    del sizes[axis]
+    """The dimensions of arrays of one rank, each in full or 1."""
+    return _labelled(operands, results, extent.full_shape([*operands, *results]), f"i{axis}")
+
+
+def but_for(
+    axis: int, operands: Sequence[ShapedArray], results: Sequence[ShapedArray]
+) -> Dimensions:
+    """The same where every array has an ``axis`` of its own, which is whole on each device."""
+    shape: list[int | None] = [*extent.full_shape([*operands, *results])]
+    shape[axis] = None
+    return _labelled(operands, results, shape, None)
+
+
+def reduced(
+    axis: int, operands: Sequence[ShapedArray], results: Sequence[ShapedArray], count: int
+) -> Dimensions:
+    """The same where ``count`` operands have the reduced axis, and others one of their own."""
+    shape = extent.full_shape([*operands, *results])
+    n = extent.full_shape(operands[:count])[axis]
+    full: list[int | None] = [*shape[:axis], n, *shape[axis + 1 :]]
+    apart: list[int | None] = [*shape[:axis], None, *shape[axis + 1 :]]
+    first = _labelled(operands[:count], (), full, f"i{axis}")
+    rest = _labelled(operands[count:], results, apart, None)
+    return Dimensions((*first.operands, *rest.operands), rest.results, first.sizes, f"i{axis}")
+
+
+def _labelled(
+    operands: Sequence[ShapedArray],
+    results: Sequence[ShapedArray],
+    shape: Sequence[int | None],
+    axis: str | None,
+) -> Dimensions:
+    """The dimensions that have the sizes in ``shape``."""
 
     def labels(x: ShapedArray) -> Labels:
-        own = enumerate(x.shape)
-        return tuple(f"i{d}" if d != axis and size == sizes[d] else None for d, size in own)
+        pairs = enumerate(zip(x.shape, shape, strict=True))
+        return tuple(f"i{d}" if size == whole else None for d, (size, whole) in pairs)
 
-    return Dimensions(
-        tuple(map(labels, operands)),
-        tuple(map(labels, results)),
-        {f"i{d}": size for d, size in sizes.items()},
-    )
+    sizes = {f"i{d}": size for d, size in enumerate(shape) if size is not None}
+    return Dimensions(tuple(map(labels, operands)), tuple(map(labels, results)), sizes, axis)
 
 
 def lower(
@@ -133,6 +160,9 @@ def lower_by_layout(
 ) -> Sequence[Any]:
     """Lower a primitive whose layout is known to what each device runs."""
     entries = {f"i{d}": entry for d, entry in enumerate(known.entries)}
+    across = dimensions.axis and entries.get(dimensions.axis)
+    if across:
+        params["axis_name"] = across if isinstance(across, tuple) else (across,)
 
     def specs(labels: Sequence[Labels]) -> list[PartitionSpec]:
         return [
@@ -191,14 +221,13 @@ def _divided(
     """What XLA asks for: a mesh, what each device runs, and the layouts of results and operands."""
     arrays, labels = [*results, *operands], [*dimensions.results, *dimensions.operands]
     layout = _layout_of(list(zip(arrays, labels, strict=True)))
-    entries = {
-        label: names
-        for label, names in layout.entries.items()
-        if label != dimensions.axis or _goes_evenly(layout, names, dimensions.sizes[label])
-    }
-    across = entries.pop(dimensions.axis, ()) if dimensions.axis else ()
-    if across:
-        entries.pop(dimensions.axis, None)
+    entries = dict(layout.entries)
+    across = dimensions.axis and entries.get(dimensions.axis)
+    if across and dimensions.axis:
+        if not _goes_evenly(layout, across, dimensions.sizes[dimensions.axis]):
+            entries.pop(dimensions.axis)
+        else:
+            params = {**params, "axis_name": across}
 
     def placed(labels: Labels) -> NamedSharding:
         spec = [entries.get(label) if label else None for label in labels]
@@ -223,38 +252,44 @@ class _Layout:
     mesh: Mesh
     entries: Mapping[str, tuple[str, ...]]
 
+    @property
+    def parts(self) -> int:
+        """Into how many parts it divides."""
+        return math.prod(self.mesh.shape[name] for own in self.entries.values() for name in own)
+
 
 def _goes_evenly(layout: _Layout, names: Sequence[str], size: int) -> bool:
     return size % math.prod(layout.mesh.shape[name] for name in names) == 0
 
 
 def _layout_of(arrays: Sequence[tuple[jax.ShapeDtypeStruct, Labels]]) -> _Layout:
-    """The layout of the first array that is divided in a dimension that has a label."""
-    count = 1
-    for x, labels in arrays:
-        sharding: Any = x.sharding
-        if sharding is None:
-            continue
-        hlo = sharding._to_xla_hlo_sharding(len(x.shape))
-        count = sharding.num_devices
-        if hlo.is_replicated() or hlo.is_maximal() or hlo.is_manual():
-            continue
-        tiles = hlo.tile_assignment_dimensions()[: len(x.shape)]
-        if not any(t > 1 and label for t, label in zip(tiles, labels, strict=True)):
-            continue
-        places = np.array(hlo.tile_assignment_devices()).reshape(*tiles, -1)
-        found = factored(places)
-        if found is None:
-            continue
-        sizes, digits = found
-        mesh = _mesh(sizes)
-        entries = {
-            label: tuple(mesh.axis_names[i] for i in digits[d])
-            for d, label in enumerate(labels)
-            if label and tiles[d] > 1
-        }
-        return _Layout(mesh, entries)
-    return _Layout(_mesh((count,)), {})
+    """The layout of the array that is divided most, in dimensions that have labels.
+
+    Results come first; they may lack a dimension in which operands are divided.
+    """
+    layouts = [_layout(x, labels) for x, labels in arrays]
+    return max(layouts, key=lambda layout: layout.parts)
+
+
+def _layout(x: jax.ShapeDtypeStruct, labels: Labels) -> _Layout:
+    """The layout of one array, which is whole where it is no product of mesh axes."""
+    sharding: Any = x.sharding
+    hlo = sharding._to_xla_hlo_sharding(len(x.shape))
+    whole = _Layout(_mesh((sharding.num_devices,)), {})
+    if hlo.is_replicated() or hlo.is_maximal() or hlo.is_manual():
+        return whole
+    tiles = hlo.tile_assignment_dimensions()[: len(x.shape)]
+    found = factored(np.array(hlo.tile_assignment_devices()).reshape(*tiles, -1))
+    if found is None:
+        return whole
+    sizes, digits = found
+    mesh = _mesh(sizes)
+    entries = {
+        label: tuple(mesh.axis_names[i] for i in own)
+        for label, own, count in zip(labels, digits, tiles, strict=False)
+        if label and count > 1
+    }
+    return _Layout(mesh, entries)
 
 
 def _mesh(sizes: Sequence[int]) -> Mesh:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,14 +11,20 @@ from jax.core import ShapedArray
 
 from jscan import extent, meshes
 from jscan.plain.ranks import rank_in_plain_jax
-from jscan.primitives import rank_p
-from jscan.rules import base, partition
+from jscan.primitives import AxisName, rank_p
+from jscan.rules import across, base, partition
 
 
 def rank_abstract_eval(
-    marks: ShapedArray, *_unmarked: ShapedArray, axis: int, size: int, **_: Any
+    marks: ShapedArray,
+    *_unmarked: ShapedArray,
+    axis: int,
+    size: int,
+    axis_name: AxisName,
+    **_: Any,
 ) -> list[ShapedArray]:
-    """int32 in the shape of the marks, ``size`` long along the axis."""
+    """int32 in the shape of the marks; ``size`` long along an axis that ends here."""
+    size = marks.shape[axis] if axis_name else size
     shape = (*marks.shape[:axis], size, *marks.shape[axis + 1 :])
     return [marks.update(shape=shape, dtype=jnp.dtype(jnp.int32), weak_type=False)]
 
@@ -28,6 +35,7 @@ def rank_in_kernels(
     axis: int,
     size: int,
     layout: meshes.Layout | None,
+    axis_name: AxisName,
     **params: Any,
 ) -> list[jax.Array]:
     """The ranks by a kernel, which counts positions in 32 bits."""
@@ -38,9 +46,24 @@ def rank_in_kernels(
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan.kernels import ranking
 
-    del layout
+    del layout, axis_name
     totals = unmarked[0] if unmarked else None
     return [ranking.rank(marks, totals, axis=axis, size=size, **params)]
+
+
+def rank_dimensions(
+    operands: Sequence[ShapedArray],
+    results: Sequence[ShapedArray],
+    *,
+    axis: int,
+    emit: str,
+    source: str,
+    **_: Any,
+) -> partition.Dimensions:
+    """Counts of marked elements are told part by part, and places are not."""
+    if emit in ("before", "number") and source == "mask":
+        return partition.together(operands, results, axis=axis)
+    return partition.but_for(axis, operands, results)
 
 
 base.register(
@@ -48,6 +71,7 @@ base.register(
     name="rank",
     abstract_eval=rank_abstract_eval,
     plain=rank_in_plain_jax,
+    across=across.rank_across,
     in_kernels=rank_in_kernels,
-    dimensions=partition.together,
+    dimensions=rank_dimensions,
 )

@@ -16,20 +16,27 @@ from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.tangents import Tangent, jvp_of, summed_to, zero_of
 from jscan.plain.reduce import full_shape, reduce_in_plain_jax, segment_numbers
-from jscan.primitives import joined, parted, reduce_p
-from jscan.rules import base, partition
+from jscan.primitives import AxisName, joined, parted, reduce_p
+from jscan.rules import across, base, partition
 
 
 def reduce_abstract_eval(
-    *avals: ShapedArray, combine: Combine, axis: int, kind: str, num_segments: int, **_: Any
+    *avals: ShapedArray,
+    combine: Combine,
+    axis: int,
+    kind: str,
+    num_segments: int,
+    exact: bool,
+    axis_name: AxisName,
+    **_: Any,
 ) -> list[ShapedArray]:
-    """The leaves with ``num_segments`` in place of the axis."""
+    """The leaves with ``num_segments`` in place of the axis; no device has another result."""
     full = full_shape(avals, axis, kind)
     shape = (*full[:axis], num_segments, *full[axis + 1 :])
     leaves, _descriptor = parted(avals, kind != "whole")
-    dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    dtypes = combine.dtypes if exact else combine.result_dtypes([leaf.dtype for leaf in leaves])
     return [
-        leaf.update(shape=shape, dtype=dtype, weak_type=False)
+        extent.alike_across(leaf, axis_name).update(shape=shape, dtype=dtype, weak_type=False)
         for leaf, dtype in zip(leaves, dtypes, strict=True)
     ]
 
@@ -43,6 +50,7 @@ def reduce_in_kernels(
     method: str,
     interpret: bool,
     tile: Hashable,
+    exact: bool,
     **_: Any,
 ) -> list[jax.Array]:
     """The reduction by the kernels of a strategy."""
@@ -50,6 +58,7 @@ def reduce_in_kernels(
     how: dict[str, Any] = {"combine": combine, "axis": axis, "method": method, "tile": tile}
     full = full_shape(operands, axis, kind)
     if 0 in full or num_segments == 0:
+        how["exact"] = exact
         return reduce_in_plain_jax(*operands, kind=kind, num_segments=num_segments, **how)
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
@@ -65,9 +74,8 @@ def reduce_in_kernels(
             # Lanes can share the result of one search, and a program counts offsets in 32 bits.
             descriptor = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
             kind = "ids"
-    return kernels.reduce(
-        leaves, descriptor, kind=kind, num_segments=num_segments, interpret=interpret, **how
-    )
+    how |= {"interpret": interpret, "exact": exact}
+    return kernels.reduce(leaves, descriptor, kind=kind, num_segments=num_segments, **how)
 
 
 def reduce_jvp(
@@ -157,13 +165,27 @@ def _spread(
     return summed_to(spread, like)
 
 
+def reduce_dimensions(
+    operands: Sequence[ShapedArray],
+    results: Sequence[ShapedArray],
+    *,
+    axis: int,
+    kind: str,
+    **_: Any,
+) -> partition.Dimensions:
+    """Those of the leaves and of what describes elements; offsets are whole on each device."""
+    count = len(operands) - (kind == "offsets")
+    return partition.reduced(axis, operands, results, count)
+
+
 base.register(
     reduce_p,
     name="reduction",
     abstract_eval=reduce_abstract_eval,
     plain=reduce_in_plain_jax,
+    across=across.reduce_across,
     in_kernels=reduce_in_kernels,
-    dimensions=partition.together,
+    dimensions=reduce_dimensions,
     jvp=reduce_jvp,
     transpose=reduce_transpose,
 )

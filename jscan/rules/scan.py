@@ -18,15 +18,15 @@ from jscan.derivatives.tangents import Tangent, summed_to
 from jscan.plain.chunks import scan_in_chunks
 from jscan.plain.scan import scan_in_plain_jax
 from jscan.primitives import joined, parted, scan_p
-from jscan.rules import base, partition
+from jscan.rules import across, base, partition
 
 
 def scan_abstract_eval(
-    *avals: ShapedArray, combine: Combine, segmented: bool, used: tuple[bool, ...], **_: Any
+    *avals: ShapedArray, combine: Combine, used: tuple[bool, ...], **_: Any
 ) -> list[ShapedArray]:
     """The used leaves at full size, which vary over the same mesh axes as before."""
     shape = extent.full_shape(avals)
-    leaves, _flags = parted(avals, segmented)
+    leaves = avals[: combine.num_leaves]
     dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
     return [
         leaf.update(shape=shape, dtype=dtype, weak_type=False)
@@ -46,26 +46,58 @@ def scan_in_kernels(
     reverse: bool,
     used: tuple[bool, ...],
     interpret: bool,
+    started: bool,
     **_: Any,
 ) -> list[jax.Array]:
     """The scan by the kernels of a strategy."""
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
 
+    full = extent.full_shape(operands)
+    operands, begins = _parts(operands, combine, segmented=segmented, started=started)
     leaves, flags = parted(operands, segmented)
-    leaves = extent.at_full_size(leaves, extent.full_shape(operands))
+    leaves = extent.at_full_size(leaves, full)
     how: dict[str, Any] = {"combine": combine, "axis": axis, "exclusive": exclusive}
     how |= {"method": method, "tile": tile}
     reason = kernels.why_not(leaves, **how)
     if reason is not None:
         raise base.NoKernel(reason)
-    return kernels.scan(leaves, flags, reverse=reverse, used=used, interpret=interpret, **how)
+    how |= {"reverse": reverse, "used": used, "interpret": interpret}
+    return kernels.scan(leaves, flags, **how, **begins)
+
+
+def _parts(
+    operands: Sequence[jax.Array], combine: Combine, *, segmented: bool, started: bool
+) -> tuple[tuple[jax.Array, ...], dict[str, Any]]:
+    """The leaves and flags, and the start as arguments of a form."""
+    count = combine.num_leaves + segmented
+    if not started:
+        return tuple(operands), {}
+    *start, start_open = operands[count:]
+    return tuple(operands[:count]), {"start": start, "start_open": start_open}
+
+
+def scan_plainly(*operands: jax.Array, **params: Any) -> list[jax.Array]:
+    """The scan in plain JAX."""
+    return _scan_by(scan_in_plain_jax, *operands, **params)
 
 
 def scan_on_cpu(*operands: jax.Array, compact: bool, **params: Any) -> list[jax.Array]:
     """The scan in plain JAX, in chunks if it is to keep little besides its results."""
     form = scan_in_chunks if compact else scan_in_plain_jax
-    return form(*operands, **params)
+    return _scan_by(form, *operands, **params)
+
+
+def _scan_by(
+    form: base.Form,
+    *operands: jax.Array,
+    combine: Combine,
+    segmented: bool,
+    started: bool,
+    **params: Any,
+) -> list[jax.Array]:
+    operands, begins = _parts(operands, combine, segmented=segmented, started=started)
+    return form(*operands, combine=combine, segmented=segmented, **begins, **params)
 
 
 def scan_transpose(
@@ -153,7 +185,8 @@ base.register(
     scan_p,
     name="scan",
     abstract_eval=scan_abstract_eval,
-    plain=scan_in_plain_jax,
+    plain=scan_plainly,
+    across=across.scan_across,
     in_kernels=scan_in_kernels,
     dimensions=partition.together,
     on_cpu=scan_on_cpu,

@@ -15,7 +15,7 @@ from jscan.derivatives import transposition
 from jscan.derivatives.components import Component
 from jscan.derivatives.tangents import Tangent, is_moving, summed_to, zero_of
 from jscan.plain.recurrence import split, tangent_in_chunks, tangent_in_plain_jax
-from jscan.primitives import joined, tangent_p
+from jscan.primitives import AxisName, joined, tangent_p
 from jscan.rules import base, partition
 
 
@@ -35,6 +35,7 @@ def tangent_in_kernels(
     method: str,
     tile: Hashable,
     layout: meshes.Layout | None,
+    axis_name: AxisName,
     **params: Any,
 ) -> list[jax.Array]:
     """The recurrence in one kernel where one can run it, else in the kernels of a scan.
@@ -45,7 +46,7 @@ def tangent_in_kernels(
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
 
-    del layout
+    del layout, axis_name
     known, linear, flags = split(operands, component, segmented)
     linear = extent.at_full_size(linear, extent.full_shape(operands), known)
     how: dict[str, Any] = {"component": component, "axis": axis, "tile": tile}
@@ -133,6 +134,7 @@ base.register(
     name="recurrence",
     abstract_eval=tangent_abstract_eval,
     plain=tangent_in_plain_jax,
+    across=tangent_in_plain_jax,
     in_kernels=tangent_in_kernels,
     dimensions=partition.together,
     on_cpu=tangent_in_chunks,

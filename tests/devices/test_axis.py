@@ -1,0 +1,134 @@
+"""An axis that is scanned and sharded over devices: only totals move."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import jscan
+from jscan import operators, primitives
+from tests import reference
+from tests.cases import every_form, head_flags
+from tests.devices.layouts import (
+    COUNT,
+    FUNCTIONS,
+    WITHOUT_GRADIENT,
+    N,
+    collectives,
+    gradient_of,
+    mesh_of,
+    placed,
+)
+from tests.functions import affine
+
+ROWS = np.random.default_rng(0).uniform(0.5, 1.5, (4, N))
+LAYOUTS = {
+    "8": ((8,), [None, "a"]),
+    "4 beside rows": ((4, 2), ["b", "a"]),
+    "two, the other way": ((4, 2), [None, ("b", "a")]),
+    "two of 2 x 2 x 2": ((2, 2, 2), ["b", ("a", "c")]),
+}
+MOVES_DATA = ("pack", "split", "split_and_segment", "distribute", "enumerate by segments")
+"""Functions whose results are elsewhere than their operands."""
+
+every_kind = pytest.mark.parametrize(
+    "kind", [AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name
+)
+every_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+
+
+def check(fn, layout, kind, *, limit):
+    """A function has on devices the values that it has on one, and collectives are small."""
+    sizes, entries = layout
+    mesh = mesh_of(*sizes, kind=kind)
+    expected = jax.jit(jax.vmap(fn))(ROWS)
+    with jax.set_mesh(mesh):
+        x = placed(ROWS, mesh, *entries)
+        compiled = jax.jit(jax.vmap(fn)).lower(x).compile()
+        found = compiled(x)
+    for y, values in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        found, values = (np.asarray(z).astype(np.float64) for z in (y, values))
+        np.testing.assert_allclose(found, values, rtol=1e-2 if y.dtype.itemsize == 2 else 1e-10)
+    if limit is not None:
+        assert all(c.elements <= limit for c in collectives(compiled.as_text()))
+
+
+@pytest.mark.sweep
+@every_kind
+@every_layout
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values(name, layout, kind):
+    # Each of the mesh's devices has a total for each row, or for each segment of each row.
+    limit = None if name in MOVES_DATA else 8 * len(ROWS)
+    if "by" in name or name.startswith("segment_"):
+        limit = None if limit is None else limit * COUNT
+    check(FUNCTIONS[name], layout, kind, limit=limit)
+
+
+@pytest.mark.sweep
+@every_kind
+@every_layout
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in WITHOUT_GRADIENT])
+def test_gradients(name, layout, kind):
+    check(gradient_of(FUNCTIONS[name]), layout, kind, limit=None)
+
+
+@every_form
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
+def test_every_form_with_segments_that_straddle_devices(form, share):
+    """An operator that does not commute, and segments that span no, some and many devices."""
+    reverse, exclusive, segmented = form
+    if not segmented and share:
+        pytest.skip("the same without segments")
+    rng = np.random.default_rng(7)
+    elems = tuple(rng.integers(-2, 3, (3, 64)).astype(np.int32) for _ in range(2))
+    flags = head_flags((3, 64), share=share) if segmented else None
+    options = {"axis": 1, "reverse": reverse, "exclusive": exclusive, "identity": (1, 0)}
+    mesh = mesh_of(8)
+    operands = [None if x is None else placed(x, mesh, None, "a") for x in (*elems, flags)]
+    run = jax.jit(lambda a, b, f: jscan.associative_scan(affine, (a, b), segments=f, **options))
+    found = run(*operands)
+    expected = reference.scan(affine, elems, flags=flags, **options)
+    for y, values in zip(found, expected, strict=True):
+        assert y.sharding.is_equivalent_to(NamedSharding(mesh, P(None, "a")), 2)
+        np.testing.assert_array_equal(y, values)
+    largest = max(c.elements for c in collectives(run.lower(*operands).compile().as_text()))
+    assert largest <= 8 * 3
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod, every form", "reduce, in order"])
+def test_interpreted_kernels(name):
+    with primitives.interpreted():
+        check(FUNCTIONS[name], LAYOUTS["4 beside rows"], AxisType.Auto, limit=32)
+
+
+def test_totals_of_halves_are_not_rounded():
+    """2048 + 1 is 2048 in float16, and the sums are exact in float32."""
+    mesh = mesh_of(8)
+    x = np.full(4096, 0.5, np.float16)
+    found = jax.jit(jscan.cumsum)(placed(x, mesh, "a"))
+    np.testing.assert_array_equal(found, np.cumsum(x, dtype=np.float32).astype(np.float16))
+
+
+@pytest.mark.parametrize("n", [1, 7, 9, 63])
+def test_lengths_that_do_not_divide_evenly(n):
+    mesh = mesh_of(8)
+
+    @jax.jit
+    def run(x):
+        part = jax.lax.with_sharding_constraint(x[:n], NamedSharding(mesh, P("a")))
+        return jscan.cumsum(part, reverse=True), jscan.reduce(operators.mul, part)
+
+    x = np.random.default_rng(3).uniform(0.5, 1.5, 64)
+    sums, product = run(placed(x, mesh, "a"))
+    np.testing.assert_allclose(sums, np.cumsum(x[:n][::-1])[::-1], rtol=1e-12)
+    np.testing.assert_allclose(product, np.prod(x[:n]), rtol=1e-12)
+
+
+def test_an_axis_without_elements():
+    mesh = mesh_of(8)
+    x = placed(np.zeros((8, 0)), mesh, "a")
+    assert jax.jit(lambda x: jscan.cumsum(x, 1))(x).shape == (8, 0)
