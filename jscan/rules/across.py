@@ -12,7 +12,6 @@ what comes before the part. These forms run where collectives have names, inside
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -47,16 +46,16 @@ def scan_across(
     leaves = extent.at_full_size(leaves, full)
     narrow = combine.result_dtypes([x.dtype for x in leaves])
     way: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
-    scan = functools.partial(primitives.scan, exclusive=exclusive, method=method, **way)
+    forms: dict[str, Any] = {"exclusive": exclusive, "method": method, **way}
     if 0 in full:
         results = [jnp.zeros(full, dtype) for dtype in narrow]
     elif flags is None:
         totals = _total(leaves, combine, axis=axis, reverse=reverse, method=method)
         before = _before(totals, None, axis_name, combine, reverse=reverse)
-        results = scan(leaves, None, start=before)
+        results = primitives.scan(leaves, None, start=before, **forms)
     else:
         wide = [x.astype(dtype) for x, dtype in zip(leaves, combine.dtypes, strict=True)]
-        scanned = scan(wide, flags)
+        scanned = primitives.scan(wide, flags, **forms)
         ends = _ends(wide, scanned, flags, exclusive=exclusive, **way)
         before = _before(ends.totals, ends, axis_name, combine, reverse=reverse)
         results = _mended(scanned, flags, before, **way)

@@ -83,8 +83,8 @@ def register(
         in_parts = functools.partial(_in_parts, primitive, dimensions, check, platform == "cuda")
         lowering = functools.partial(_lower_to_devices, in_parts, across, rule)
         mlir.register_lowering(primitive, lowering, platform=platform)
-    rule = batch or functools.partial(batched, primitive)
-    batching.fancy_primitive_batchers[primitive] = functools.partial(_batched, primitive, rule)
+    batch = batch or functools.partial(batched, primitive)
+    batching.fancy_primitive_batchers[primitive] = functools.partial(_batched, primitive, batch)
     if jvp is not None:
         ad.primitive_jvps[primitive] = _with_settings(jvp)
     if transpose is not None:
@@ -162,7 +162,8 @@ def _check_method(
         return
     if not is_cuda:
         _refuse_platform(method)
-    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in ctx.avals_in]
+    avals = partition.local_avals(ctx.avals_in)
+    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     form = functools.partial(_chosen, name, in_kernels, in_kernels, **params)
     jax.eval_shape(form, *shapes)
 
@@ -196,12 +197,11 @@ def _lower_to_kernels(
     current = jax.sharding.get_abstract_mesh()
     empty = AbstractMesh((), (), abstract_device=current.abstract_device)
     with use_abstract_mesh(empty), _as_traced(ctx, params), versions.lowering_kernels():
-        local = ctx.replace(avals_in=_local(ctx.avals_in), avals_out=_local(ctx.avals_out))
+        local = ctx.replace(
+            avals_in=partition.local_avals(ctx.avals_in),
+            avals_out=partition.local_avals(ctx.avals_out),
+        )
         return mlir.lower_fun(form, multiple_results=True)(local, *operands, **params)
-
-
-def _local(avals: Sequence[Any]) -> list[ShapedArray]:
-    return [ShapedArray(aval.shape, aval.dtype) for aval in avals]
 
 
 def _lower(
@@ -227,7 +227,7 @@ def _as_traced(ctx: mlir.LoweringRuleContext, params: dict[str, Any]) -> Iterato
 
     64-bit types are on where an operand has one.
     """
-    dtypes = [aval.dtype for aval in _local(ctx.avals_in)]
+    dtypes = [aval.dtype for aval in partition.local_avals(ctx.avals_in)]
     wide = any(dtype.itemsize >= 8 and dtype.name != "complex64" for dtype in dtypes)
     with primitives.settings_of(params), jax.enable_x64(True) if wide else contextlib.nullcontext():
         yield

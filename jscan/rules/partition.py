@@ -137,17 +137,22 @@ def lower(
         decode_shardings=False,
         sharding_rule=dimensions.rule(),
     )
-    context = ctx.module_context.axis_context
+    context: Any = ctx.module_context.axis_context
     placed = dataclasses.replace(context, device_assignment=_some_devices(context.num_devices))
     local = ctx.replace(
         module_context=ctx.module_context.replace(axis_context=placed),
-        avals_in=[ShapedArray(aval.shape, aval.dtype) for aval in ctx.avals_in],
-        avals_out=[ShapedArray(aval.shape, aval.dtype) for aval in ctx.avals_out],
+        avals_in=local_avals(ctx.avals_in),
+        avals_out=local_avals(ctx.avals_out),
     )
     # Inside of the callback everything is local, so that it is traced outside of any mesh.
     current = jax.sharding.get_abstract_mesh()
     with use_abstract_mesh(AbstractMesh((), (), abstract_device=current.abstract_device)):
         return mlir.lower_fun(divisible, multiple_results=True)(local, *operands)
+
+
+def local_avals(avals: Sequence[Any]) -> list[ShapedArray]:
+    """The avals of arrays of these shapes and dtypes on one device."""
+    return [ShapedArray(aval.shape, aval.dtype) for aval in avals]
 
 
 def lower_by_layout(

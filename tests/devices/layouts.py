@@ -97,10 +97,19 @@ _COLLECTIVE = re.compile(
 )
 
 
-def collectives(compiled: str) -> list[Collective]:
-    """The collectives in the text of a compiled program."""
+def assert_close(found: Any, expected: Any) -> None:
+    """Raise unless numbers agree to a few bits, in halves to two digits."""
+    tolerance = 1e-2 if found.dtype.itemsize == 2 else 1e-10
+    wide = [np.asarray(x).astype(np.float64) for x in (found, expected)]
+    np.testing.assert_allclose(wide[0], wide[1], rtol=tolerance)
+
+
+def collectives(compiled: jax.stages.Compiled) -> list[Collective]:
+    """The collectives of a compiled program."""
+    text = compiled.as_text()
+    assert text is not None
     found = []
-    for shapes, name in _COLLECTIVE.findall(compiled):
+    for shapes, name in _COLLECTIVE.findall(text):
         sizes = [
             prod(int(size) for size in dims.split(",") if size)
             for dims in re.findall(r"\[([\d,]*)\]", shapes)

@@ -17,6 +17,7 @@ from tests.devices.layouts import (
     FUNCTIONS,
     WITHOUT_GRADIENT,
     N,
+    assert_close,
     collectives,
     gradient_of,
     mesh_of,
@@ -50,10 +51,9 @@ def check(fn, layout, kind, *, limit):
         compiled = jax.jit(jax.vmap(fn)).lower(x).compile()
         found = compiled(x)
     for y, values in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        found, values = (np.asarray(z).astype(np.float64) for z in (y, values))
-        np.testing.assert_allclose(found, values, rtol=1e-2 if y.dtype.itemsize == 2 else 1e-10)
+        assert_close(y, values)
     if limit is not None:
-        assert all(c.elements <= limit for c in collectives(compiled.as_text()))
+        assert all(c.elements <= limit for c in collectives(compiled))
 
 
 @pytest.mark.sweep
@@ -95,7 +95,7 @@ def test_every_form_with_segments_that_straddle_devices(form, share):
     for y, values in zip(found, expected, strict=True):
         assert y.sharding.is_equivalent_to(NamedSharding(mesh, P(None, "a")), 2)
         np.testing.assert_array_equal(y, values)
-    largest = max(c.elements for c in collectives(run.lower(*operands).compile().as_text()))
+    largest = max(c.elements for c in collectives(run.lower(*operands).compile()))
     assert largest <= 8 * 3
 
 
