@@ -15,7 +15,8 @@ checked on the GPU and the same operation of ``jax.lax`` beside it. By their own
 where ``torch``, ``cupy``, ``cuda.compute`` and CUB's headers stand beside jscan if they are
 installed, timed by CUDA events. ``latency`` measures the time of a call and ``compile`` the time to
 compile and the size of the program, ``accuracy`` (after the suites of ``all``) the errors of sums
-over the length, all three on any machine; where there is no GPU ``core``,
+over the length, all three on any machine. ``devices``, which is not one of
+``all``, measures arrays that are sharded over the GPUs of one host. Where there is no GPU ``core``,
 ``strategies`` and ``all`` compare with ``lax`` on the CPU and say so. Each prints a table and
 writes JSON with the versions of everything that matters. With ``--dry-run`` every case is lowered
 for CUDA at its full size and its answer checked at a small one, on a machine without a GPU.

@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
         ("all", "every suite on one GPU, a file for each; a CPU comparison where there is none"),
         *((name, suite.about) for name, suite in SUITES.items()),
         *runs.ON_ANY_MACHINE.items(),
+        *runs.ON_SEVERAL_DEVICES.items(),
     ):
         suite = suites.add_parser(name, help=what, description=what)
         out = "the folder to write to" if name in runs.SECONDS else "the JSON file to write"
@@ -43,8 +44,10 @@ def _parser() -> argparse.ArgumentParser:
         suite.add_argument("--commit", help="the commit measured, where git cannot say")
         if name == "all" or name in SUITES:
             _add_measuring(suite, all_suites=name == "all")
+        if name in runs.ON_SEVERAL_DEVICES:
+            _add_sizes(suite)
         if name in runs.SECONDS:
-            begun = f"seconds, after which no further {'suite' if name == 'all' else 'length'}"
+            begun = f"seconds, after which no further {runs.PART[name]}"
             suite.add_argument(
                 "--budget", type=_positive, default=runs.SECONDS[name], help=f"{begun} is begun"
             )
@@ -55,16 +58,20 @@ def _add_measuring(suite: argparse.ArgumentParser, all_suites: bool) -> None:
     rounds, iterations = (1, 5) if all_suites else (3, 7)
     if all_suites:
         suite.set_defaults(only="")
-    else:
-        suite.add_argument("--only", default="", help="cases whose name contains this")
     suite.add_argument("--rounds", type=_positive, default=rounds, help="rounds of each case")
     suite.add_argument("--iterations", type=_positive, default=iterations, help="calls of a round")
-    small = f"(in a dry run those of the answers: {runs.SMALL})"
-    suite.add_argument(
-        "--shrink", type=int, default=0, help=f"divide sizes by 2 to this power {small}"
-    )
+    small = f" (in a dry run those of the answers: {runs.SMALL})"
+    _add_sizes(suite, small, some=not all_suites)
     suite.add_argument(
         "--dry-run", action="store_true", help="lower for CUDA and check, without a GPU"
+    )
+
+
+def _add_sizes(suite: argparse.ArgumentParser, small: str = "", *, some: bool = True) -> None:
+    if some:
+        suite.add_argument("--only", default="", help="cases whose name contains this")
+    suite.add_argument(
+        "--shrink", type=int, default=0, help=f"divide sizes by 2 to this power{small}"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.cases.case import Case
 from benchmarks.cases.suites import SUITES
-from benchmarks.measuring import accuracy, machine, measure, outside, overhead
+from benchmarks.measuring import accuracy, devices, machine, measure, outside, overhead
 from benchmarks.measuring.measure import Outcome, Stopwatch
 from benchmarks.measuring.programs import Program, compile_all, copy_program, plan, programs_of
 from benchmarks.reporting import report, terminal
@@ -28,8 +28,14 @@ ON_ANY_MACHINE = {
     "compile": "the time to compile and the size of the program",
 }
 """The suites that are no lists of cases, each with a line of help."""
-SECONDS = {"all": 540, "accuracy": 90}
-"""The suites of several files or lengths, and after how many seconds no further one is begun."""
+ON_SEVERAL_DEVICES = {
+    "devices": "scans of arrays that are sharded over the GPUs of one host, by the wall clock",
+}
+"""The suites that `all` leaves out, since they measure more than one GPU."""
+SECONDS = {"all": 540, "accuracy": 90, "devices": 225}
+"""Suites with a limit of time, and after how many seconds no further part of them is begun."""
+PART = {"all": "suite", "accuracy": "length", "devices": "case"}
+"""What is not begun then."""
 
 
 def asked(options: argparse.Namespace) -> int:
@@ -52,6 +58,8 @@ def _way(suite: str) -> Callable[[argparse.Namespace, str], int]:
     """What measures a suite."""
     if suite in SUITES:
         return run
+    if suite in ON_SEVERAL_DEVICES:
+        return together
     return study if suite == "accuracy" else compare
 
 
@@ -132,6 +140,25 @@ def compare(options: argparse.Namespace, suite: str) -> int:
     return 0
 
 
+def together(options: argparse.Namespace, suite: str) -> int:
+    """Measures several devices; the file in the folder ``--out`` is written after each case."""
+    if not machine.has_gpu() and not options.shrink:
+        terminal.say("No CUDA GPU here: --shrink 14 measures small arrays on CPU devices.")
+        return 2
+    chosen = devices.chosen(options.only, options.shrink)
+    content: dict[str, Any] = {"measured": [], "left_out": [case.name for case in chosen]}
+    environment = _environment(options) | {"devices": devices.counts()[-1]}
+    for found in devices.measured(chosen, options.budget, *devices.effort(options.shrink)):
+        content = {"suite": suite, "environment": environment, **found}
+        _write(options, suite, content, silent=True)
+        terminal.say(devices.line(content["measured"][-1]))
+    terminal.say(f"left out: {', '.join(content['left_out']) or 'nothing'}")
+    wrong = devices.wrong(content)
+    for line in wrong:
+        terminal.say(f"WRONG OR FAILED: {line}")
+    return 1 if wrong or content["left_out"] else 0
+
+
 def dry_run(options: argparse.Namespace, suites: Sequence[str]) -> int:
     """Lowers every case for CUDA as it is, and checks its answer here on small operands.
 
@@ -204,12 +231,14 @@ def _environment(options: argparse.Namespace) -> dict[str, Any]:
     return environment
 
 
-def _write(options: argparse.Namespace, suite: str, content: dict[str, Any]) -> None:
-    """To ``--out``, which of several files or lengths is the folder, or to the usual file."""
+def _write(
+    options: argparse.Namespace, suite: str, content: dict[str, Any], *, silent: bool = False
+) -> None:
+    """To ``--out``, which of suites with a limit of time is the folder, or to the usual file."""
     path: pathlib.Path = options.out or RESULTS
     if options.out is None or options.suite in SECONDS:
         path /= f"{suite}-{machine.device_name()}.json"
-    terminal.write(path, content)
+    terminal.write(path, content, silent=silent)
 
 
 def _status(outcomes: Sequence[Outcome]) -> int:

@@ -20,7 +20,7 @@ Arrays = tuple[jax.Array, ...]
 LOG_RANGE = 512.0  # nats; exponentials of it are float64 numbers
 
 
-def draw(seed: int, shape: Shape, choices: int) -> jax.Array:
+def draw(seed: int | jax.Array, shape: Shape, choices: int) -> jax.Array:
     """Whole numbers from 0, all below ``choices``; a seed's are the same in every call."""
     bits = jax.random.bits(jax.random.key(seed), shape, jnp.uint32)
     return (bits % choices).astype(jnp.int32)

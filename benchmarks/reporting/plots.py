@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.figure import Figure
 
-from benchmarks.reporting import accuracy_table, curves, drawing, looks
+from benchmarks.reporting import accuracy_table, curves, devices_table, drawing, looks
 from benchmarks.reporting.curves import Curve, Point, Result, Results
 from benchmarks.reporting.drawing import Row, Scale
 
@@ -180,6 +180,13 @@ def accuracy(result: Result) -> Figure | None:
     return drawing.curves_in_panels(panels, [scale], lambda _: "elements")
 
 
+def devices(result: Result) -> Figure | None:
+    """Shares of the bound over the number of devices, a panel for each operation."""
+    panels = devices_table.panels(result)
+    scale = Scale("share of the bound", lambda point: point.share, None)
+    return drawing.curves_in_panels(panels, [scale], lambda _: "devices") if panels else None
+
+
 FIGURES: dict[str, Callable[[Result], Figure | None]] = {
     "core": cases,
     "segments": cases,
@@ -195,5 +202,6 @@ FIGURES: dict[str, Callable[[Result], Figure | None]] = {
     "accuracy": accuracy,
     "latency": overhead,
     "compile": overhead,
+    "devices": devices,
 }
 """What draws a suite's result."""

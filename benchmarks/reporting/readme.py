@@ -10,7 +10,15 @@ import sys
 from collections.abc import Callable, Sequence
 
 from benchmarks.measuring import machine
-from benchmarks.reporting import accuracy_table, curves, markdown, orderings, plots, tables
+from benchmarks.reporting import (
+    accuracy_table,
+    curves,
+    devices_table,
+    markdown,
+    orderings,
+    plots,
+    tables,
+)
 from benchmarks.reporting.curves import Results
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
@@ -82,6 +90,20 @@ def figures_of_strategies(results: Results) -> str | None:
     )
 
 
+def figures_of_devices(results: Results) -> str | None:
+    """The plot over the number of devices, and times where XLA finds the layouts."""
+    result = results.get("devices")
+    if result is None or not devices_table.panels(result):
+        return None
+    heading, about, _ = tables.SUITES["devices"]
+    parts = [
+        f"![{heading}](benchmarks/results/plots/devices.svg)",
+        f"{about} {tables.measured_on(result)}",
+        devices_table.of_automatic_layouts(result),
+    ]
+    return "\n\n".join(markdown.fill(part) for part in parts)
+
+
 def figures_of_accuracy(results: Results) -> str | None:
     """The plot of errors and tables at the largest length."""
     result = results.get("accuracy")
@@ -131,6 +153,7 @@ MARKS: dict[str, Callable[[Results], str | None]] = {
         "operand.",
         tables.with_temporaries,
     ),
+    "figures of devices": figures_of_devices,
     "figures of accuracy": figures_of_accuracy,
 }
 """What stands between a mark and its end; None where it has not been measured."""

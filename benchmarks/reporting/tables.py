@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from benchmarks.reporting import accuracy_table, curves, markdown
+from benchmarks.reporting import accuracy_table, curves, devices_table, markdown
 from benchmarks.reporting.curves import Curve, Place, Result, Results
 from benchmarks.reporting.markdown import fill
 from benchmarks.reporting.plots import SHORT
@@ -53,7 +53,8 @@ def measured_on(result: Result) -> str:
     """The machine, and what copy speed was on it."""
     environment = result["environment"]
     text = (
-        f"One {environment['device']}, driver {environment['driver']}, "
+        f"{environment.get('devices', 'One')} {environment['device']}, "
+        f"driver {environment['driver']}, "
         f"jax {environment['jax']}, {environment['date'][:10]}."
     )
     peers = {name for case in result.get("cases", ()) for name in case["peers"]}
@@ -250,6 +251,16 @@ SUITES: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
         "The largest error of inclusive sums by their length: of float32 in eps of the sum of "
         "sizes, of halves in spacings at the exact sum.",
         accuracy_table.whole,
+    ),
+    "devices": (
+        "Several devices",
+        "Scans of sharded arrays by the wall clock: calls queued one behind the other, until all "
+        "devices are done. The share is of what the bytes that each device has to move take at "
+        "copy speed, and a gather of one number a device where totals move; a derivative of rows "
+        "moves each element four times. Beside it the time of one device for such a part, as a "
+        "share, which of `one axis` is the speedup; and the collectives of the program, with the "
+        "elements of the largest.",
+        devices_table.whole,
     ),
     "latency": ("Calls", "The time of one call by the wall clock.", of_overhead),
     "compile": ("Compiling", "The time to trace, lower and compile.", of_overhead),

@@ -69,10 +69,11 @@ def _styled(cell: str) -> str:
     return f"[{style}]{cell}[/{style}]" if style else cell.replace("[", r"\[")
 
 
-def write(path: pathlib.Path, content: dict[str, Any]) -> None:
+def write(path: pathlib.Path, content: dict[str, Any], *, silent: bool = False) -> None:
     """Writes JSON in one step, so that an interrupted run leaves the old file alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".tmp")
     unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     unfinished.replace(path)
-    say(f"written to {path}")
+    if not silent:
+        say(f"written to {path}")

@@ -120,6 +120,29 @@ def rounding():
     }
 
 
+def several_devices():
+    """Rows by jscan and by lax, and a case that failed."""
+    found = [
+        {
+            "name": f"rows, cumsum, {who}, {way}, {count}",
+            "what": "rows, cumsum",
+            "who": who,
+            "way": way,
+            "devices": count,
+            "bytes": 8000,
+            "seconds": 2e-6,
+            "share": 0.5,
+            "collectives": [{"name": "all-gather", "count": 1, "elements": 2}][count == 1 :],
+        }
+        for who in ("jscan", "lax.cumsum")
+        for way, count in (("one device", 1), ("Auto", 2))
+    ]
+    failed = {"name": "axis, cumsum", "what": "axis, cumsum", "why_not": "no memory"}
+    environment = ENVIRONMENT | {"devices": 2}
+    content = {"environment": environment, "measured": [*found, failed], "left_out": ["gather"]}
+    return {"suite": "devices", **content}
+
+
 def made_up():
     """A small result for every suite."""
     sizes = (2**10, 2**20, 2**27)
@@ -144,7 +167,7 @@ def made_up():
     aims = [{"unit": "share ratio", "score": 0.9}]
     results["segments"]["cases"][0] |= {"unit": "ratio", "score": 0.8, "also": aims}
     results |= {suite: overhead(suite) for suite in ("latency", "compile")}
-    return results | {"accuracy": rounding()}
+    return results | {"accuracy": rounding(), "devices": several_devices()}
 
 
 @pytest.fixture
@@ -215,6 +238,13 @@ def test_bars_are_shares_and_markers_those_of_the_fastest_of_a_kind():
     assert "0.05   2.0 ×" in {text.get_text() for text in axes.texts}
 
 
+def test_layouts_over_devices_begin_with_one_device():
+    figure = plots.draw(several_devices())
+    assert figure is not None
+    (axes,) = figure.axes
+    assert lines_of(axes) == {name: [[1, 0.5], [2, 0.5]] for name in ("Auto", "lax.cumsum")}
+
+
 def test_programs_are_counted_in_multiprocessors():
     cases = [case("lookback", "sum", at, 4.0) for at in (66, 132, 264)]
     (axes,) = drawn("scaling", cases)
@@ -253,6 +283,9 @@ def test_pages_of_made_up_results(results):
     assert "| 2^27 | 20.0 (0.05) | 30.0 (0.03) | 40.0 (0.03) | 50.0 (0.02) | 90.0 (0.01) |" in page
     assert "| segments of 3, 2^20 | 20.0 (0.05) | 30.0 (0.03) | 40.0 (0.03) | 90.0 (0.01) |" in page
     assert "| sum | 0.250 | 1500 | 0.10 |" in page
+    assert "| `jscan` | `Auto` | 2 | 2.0 | 0.50 | – | `all-gather` of 2 |" in page
+    assert "Not timed: axis, cumsum (no memory)." in page
+    assert "Left out: gather." in page
     text, kept = readme.rewritten(readme.README.read_text(encoding="utf-8"), measured)
     assert kept == []
     assert "](benchmarks/results/plots/strategies.svg)" in text
