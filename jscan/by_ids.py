@@ -28,6 +28,7 @@ def reduce(
     bucket_size: int | None,
     mode: Any,
     out_sharding: Any,
+    axis_name: Any,
     method: str,
 ) -> jax.Array:
     """The totals of ``jscan.segment_sum``, or of its like with another operator."""
@@ -45,7 +46,10 @@ def reduce(
     clips = _clips(caller, mode)
     meshes.check_layout(caller, "out_sharding", out_sharding)
     if method not in ("auto", "xla"):
-        _check_suits_kernels(caller, method, bucket, is_sorted)
+        _check_suits_kernels(caller, f"method={method!r}", bucket, is_sorted)
+    names = choices.as_axis_name(caller, axis_name)
+    if names:
+        _check_suits_kernels(caller, f"axis_name={axis_name!r}", bucket, is_sorted)
     ids = jnp.asarray(descriptors.narrow_numbers(ids, count))
     if clips and count:
         top = min(count - 1, int(operators.integer_limits(ids.dtype).max))
@@ -53,7 +57,7 @@ def reduce(
 
     def run(array: jax.Array, ids: jax.Array) -> jax.Array:
         if bucket is None and is_sorted:
-            return _of_neighbours(operator, array, ids, count, method)
+            return _of_neighbours(operator, array, ids, count, method, names)
         if operator.name == "mul":
             return _product(array, ids, count, bucket, unique)
         return _scattered(operator, array, ids, count, bucket, unique)
@@ -63,7 +67,12 @@ def reduce(
 
 
 def _of_neighbours(
-    operator: operators.Operator, data: jax.Array, ids: jax.Array, num_segments: int, method: str
+    operator: operators.Operator,
+    data: jax.Array,
+    ids: jax.Array,
+    num_segments: int,
+    method: str,
+    axis_name: tuple[str, ...] = (),
 ) -> jax.Array:
     """The totals where equal ids are neighbours."""
     (result,) = primitives.reduce(
@@ -74,6 +83,7 @@ def _of_neighbours(
         kind="ids",
         num_segments=num_segments,
         method=method,
+        axis_name=axis_name,
     )
     return result
 
@@ -142,15 +152,15 @@ def _as_bucket_size(caller: str, bucket_size: Any) -> int | None:
     return size
 
 
-def _check_suits_kernels(caller: str, method: str, bucket: int | None, is_sorted: bool) -> None:
-    """Raise for what the strategies of ``reduce_p`` cannot do."""
+def _check_suits_kernels(caller: str, what: str, bucket: int | None, is_sorted: bool) -> None:
+    """Raise for what ``reduce_p`` cannot do; ``what`` asks for it."""
     if bucket is not None:
         raise ValueError(
-            f"{caller}: method={method!r} has no buckets; bucket_size={bucket} needs method='auto' "
-            "or method='xla'"
+            f"{caller}: {what} has no buckets; bucket_size={bucket} needs method='auto' "
+            "or method='xla', and no axis_name"
         )
     if not is_sorted:
-        raise ValueError(f"{caller}: method={method!r} needs indices_are_sorted=True")
+        raise ValueError(f"{caller}: {what} needs indices_are_sorted=True")
 
 
 def _clips(caller: str, mode: Any) -> bool:

@@ -22,8 +22,10 @@ from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype, checked, trace
 from jscan.division import Division, Given, divide
 from jscan.operators import Operator
+from jscan.plain import across
 from jscan.plain import reduce as plain
 from jscan.plain.scan import scan_general
+from jscan.segments import Segments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Call:
       identity: the identity that is given for each leaf, in the dtypes in which they are combined,
         or None. Where one is needed and none is given, ``fn`` is an `Operator`.
       method: "auto", "xla" or the name of a strategy.
+      axis_name: the mesh axes across which the axis goes on.
     """
 
     caller: str
@@ -50,9 +53,15 @@ class Call:
     segments: Given | None = None
     identity: Sequence[Neutral] | None = None
     method: str = "auto"
+    axis_name: tuple[str, ...] = ()
 
     def divided(self, combine: Combine | None) -> Division | None:
         """The segments beside the leaves."""
+        if self.axis_name and isinstance(self.segments, Segments):
+            raise ValueError(
+                f"{self.caller}: with axis_name, segments must be an array of head flags of this "
+                "device's part of the axis; got Segments"
+            )
         elementwise = combine is not None
         return divide(self.caller, self.segments, self.leaves, self.axis, elementwise=elementwise)
 
@@ -92,8 +101,16 @@ def reduce(call: Call, *, num_segments: int | None) -> list[jax.Array]:
     # with elements, where no segment begins in their part.
     combines_identity = call.method == "reduce_then_scan"
     if combine is None or not _has_identity(call, combine, is_combined=combines_identity):
+        if call.axis_name:
+            raise _no_segments_across(call, "a reduction without an identity of known numbers")
         return _reduce_by_scan(call, combine, division, identity, num_segments)
     return _reduce_segments(call, combine, division, num_segments)
+
+
+def _no_segments_across(call: Call, what: str) -> ValueError:
+    return ValueError(
+        f"{call.caller}: axis_name={call.axis_name!r} with segments is not for {what}"
+    )
 
 
 def _resolve(
@@ -160,6 +177,18 @@ def _scan(
     if combine is not None:
         return _scan_by_primitive(call, combine, flags, reverse=reverse, starts_with=starts_with)
     called = call.checked_fn()
+    if call.axis_name:
+        if flags is not None:
+            raise _no_segments_across(call, "an operator on whole arrays")
+        return across.scan_general_across(
+            called,
+            call.leaves,
+            call.treedef,
+            axis=call.axis,
+            reverse=reverse,
+            identity=starts_with,
+            axis_name=call.axis_name,
+        )
     with meshes.entered(call.leaves):
         return scan_general(
             called,
@@ -202,13 +231,13 @@ def _scan_by_primitive(
             reverse=reverse,
             exclusive=exclusive,
             method=call.method,
+            axis_name=call.axis_name,
         )
         if exclusive or starts_with is None:
             return results
-        starts = None
-        if flags is not None:
-            starts = heads.segment_starts(flags, axis=call.axis, reverse=reverse)
-        return heads.shift(results, starts, starts_with, axis=call.axis, reverse=reverse)
+        along: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "axis_name": call.axis_name}
+        starts = None if flags is None else heads.segment_starts(flags, **along)
+        return heads.shift(results, starts, starts_with, **along)
 
     like = [*call.leaves] if flags is None else [*call.leaves, flags]
     return meshes.automatically(run, call.leaves, flags, starts_with, like=like)
@@ -229,6 +258,7 @@ def _reduce_segments(
             kind=kind,
             num_segments=num_segments,
             method=call.method,
+            axis_name=call.axis_name,
         )
 
     return meshes.automatically(
@@ -275,12 +305,17 @@ def _reduce_whole(
         ]
     if combine is None:
         called = call.checked_fn()
+        if call.axis_name:
+            results = across.reduce_general_across(
+                called, leaves, call.treedef, axis=axis, axis_name=call.axis_name
+            )
+            return [lax.squeeze(x, (axis,)) for x in results]
         with meshes.entered(leaves):
             results = plain.reduce_general(called, leaves, call.treedef, axis=axis)
         return [lax.squeeze(x, (axis,)) for x in results]
 
     def run(leaves: Sequence[jax.Array]) -> list[jax.Array]:
-        if call.method == "auto" and plain.are_monoids(combine):
+        if call.method == "auto" and plain.are_monoids(combine) and not call.axis_name:
             # XLA's own reduction reads at the speed of memory.
             return plain.reduce_monoids(leaves, combine, axis=axis)
         results = primitives.reduce(
@@ -291,6 +326,7 @@ def _reduce_whole(
             kind="whole",
             num_segments=1,
             method=call.method,
+            axis_name=call.axis_name,
         )
         return [lax.squeeze(x, (axis,)) for x in results]
 

@@ -44,10 +44,15 @@ def at_full_size(
     return [first, *rest]
 
 
-def vary_alike(operands: Sequence[jax.Array]) -> list[jax.Array]:
-    """Operands that vary over all of the shard_map axes that any of them varies over."""
+def vary_alike(operands: Sequence[jax.Array], axis_name: Sequence[str] = ()) -> list[jax.Array]:
+    """Operands that vary over all of the shard_map axes that any of them varies over.
+
+    They vary over those in ``axis_name``, too.
+    """
     varying = [jax.typeof(x).mat.varying for x in operands]
-    every = frozenset().union(*varying)
+    # In what XLA partitions by a callback, axes have names and no mesh.
+    known = jax.sharding.get_abstract_mesh().manual_axes if axis_name else ()
+    every = frozenset(name for name in axis_name if name in known).union(*varying)
     return [
         lax.pcast(x, tuple(sorted(every - axes)), to="varying") if every - axes else x
         for x, axes in zip(operands, varying, strict=True)
@@ -56,7 +61,7 @@ def vary_alike(operands: Sequence[jax.Array]) -> list[jax.Array]:
 
 def alike_across(aval: ShapedArray, axis_name: Sequence[str]) -> ShapedArray:
     """The aval of an array that is the same on all devices of these mesh axes."""
-    if not axis_name:
+    if not aval.mat.varying.intersection(axis_name):
         return aval
     return aval.update(manual_axis_type=aval.mat.update(varying=aval.mat.varying - {*axis_name}))
 

@@ -46,15 +46,42 @@ def changes(numbers: jax.Array, *, axis: int) -> jax.Array:
     return lax.ne(numbers, before(numbers, axis=axis)) | is_first(numbers, axis=axis)
 
 
-def segment_starts(flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+def neighbours(
+    x: jax.Array, axis_name: Sequence[str], *, axis: int, behind: bool
+) -> tuple[jax.Array, jax.Array]:
+    """The element before a device's part of an axis or ``behind`` it, and whether there is one.
+
+    At the ends of the whole axis it is the element itself.
+    """
+    n = x.shape[axis]
+    place = 0 if behind else n - 1
+    edge = lax.slice_in_dim(x, place, place + 1, axis=axis)
+    # By a gather: jax permutes along the axes of a mesh in no other order than the mesh's.
+    edges = lax.all_gather(edge, tuple(axis_name))
+    count = edges.shape[0]
+    other = lax.axis_index(tuple(axis_name)) + (1 if behind else -1)
+    exists = (other >= 0) & (other < count)
+    found = lax.dynamic_index_in_dim(edges, jnp.clip(other, 0, count - 1), 0, keepdims=False)
+    own = lax.slice_in_dim(x, n - 1 - place, n - place, axis=axis)
+    return jnp.where(exists, found, own), exists
+
+
+def segment_starts(
+    flags: jax.Array, *, axis: int, reverse: bool, axis_name: Sequence[str] = ()
+) -> jax.Array:
     """Flags of the elements at which a scan restarts.
 
-    They are the heads, or the last element of each segment if the scan is reversed.
+    They are the heads, or the last element of each segment if the scan is reversed. The axis may go
+    on across the mesh axes ``axis_name``.
     """
     heads = as_bool(meshes.gather(flags, axis))
     if not reverse or heads.shape[axis] == 0:
         return heads
-    end = lax.full_like(lax.slice_in_dim(heads, 0, 1, axis=axis), True)
+    if axis_name:
+        following, exists = neighbours(heads, axis_name, axis=axis, behind=True)
+        end = following | ~exists
+    else:
+        end = lax.full_like(lax.slice_in_dim(heads, 0, 1, axis=axis), True)
     return lax.concatenate([lax.slice_in_dim(heads, 1, None, axis=axis), end], dimension=axis)
 
 
@@ -85,11 +112,12 @@ def shift(
     *,
     axis: int,
     reverse: bool,
+    axis_name: Sequence[str] = (),
 ) -> list[jax.Array]:
     """The exclusive scan from the inclusive one.
 
     Results move on by one place in scan order. ``identity`` is put where the axis begins, and at
-    ``starts``, where scans restart.
+    ``starts``, where scans restart. The axis may go on across the mesh axes ``axis_name``.
     """
     results = []
     for given, value in zip(inclusive, identity, strict=True):
@@ -99,7 +127,10 @@ def shift(
         x = meshes.gather(given, axis)
         element = value if isinstance(value, np.generic) else jnp.asarray(value)
         element = element.astype(x.dtype)
-        shifted = shift_one(x, element, axis=axis, reverse=reverse)
+        if axis_name:
+            shifted = _shift_across(x, element, axis_name, axis=axis, reverse=reverse)
+        else:
+            shifted = shift_one(x, element, axis=axis, reverse=reverse)
         if starts is not None:
             first = spread_element(element, x, axis)
             shifted = choose(
@@ -116,6 +147,19 @@ def shift_one(x: jax.Array, element: jax.Array, *, axis: int, reverse: bool) -> 
         ends = (-1, 1, 0) if reverse else (1, -1, 0)
         return lax.pad(x, element, [ends if d == axis else (0, 0, 0) for d in range(x.ndim)])
     first = spread_element(element, x, axis)
+    if reverse:
+        parts = [lax.slice_in_dim(x, 1, None, axis=axis), first]
+    else:
+        parts = [first, lax.slice_in_dim(x, 0, -1, axis=axis)]
+    return lax.concatenate(parts, dimension=axis)
+
+
+def _shift_across(
+    x: jax.Array, element: jax.Array, axis_name: Sequence[str], *, axis: int, reverse: bool
+) -> jax.Array:
+    """A device's part of an axis moved on by one place, with ``element`` where the whole begins."""
+    other, exists = neighbours(x, axis_name, axis=axis, behind=reverse)
+    first = jnp.where(exists, other, spread_element(element, x, axis))
     if reverse:
         parts = [lax.slice_in_dim(x, 1, None, axis=axis), first]
     else:

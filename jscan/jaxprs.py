@@ -17,6 +17,8 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+from jscan import extent
+
 Value = TypeVar("Value")
 
 Atom: TypeAlias = core.Var | core.Literal
@@ -106,7 +108,7 @@ def elementwise(eqn: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
     if holds_jaxprs(eqn):
         for _ in range(np.ndim(wide)):
             run = _mapped(run)
-    return run([spread(x, wide) for x in operands])
+    return run(extent.vary_alike([spread(x, wide) for x in operands]))
 
 
 def holds_jaxprs(eqn: core.JaxprEqn) -> bool:

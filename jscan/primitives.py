@@ -191,7 +191,7 @@ def scan(
     if start is not None:
         assert start.open is not None
         given += start.arrays
-    operands = extent.vary_alike(given)
+    operands = extent.vary_alike(given, axis_name)
     results: list[jax.Array] = scan_p.bind(
         *operands,
         combine=combine,
@@ -223,7 +223,7 @@ def reduce(
 ) -> list[jax.Array]:
     """Bind ``reduce_p``."""
     results: list[jax.Array] = reduce_p.bind(
-        *extent.vary_alike(joined(leaves, descriptor)),
+        *extent.vary_alike(joined(leaves, descriptor), axis_name),
         combine=combine,
         axis=axis,
         kind=kind,
@@ -251,7 +251,7 @@ def tangent(
     axis_name: AxisName = (),
 ) -> list[jax.Array]:
     """Bind ``tangent_p``."""
-    operands = extent.vary_alike(joined([*known, *linear], flags))
+    operands = extent.vary_alike(joined([*known, *linear], flags), axis_name)
     results: list[jax.Array] = tangent_p.bind(
         *operands,
         component=component,

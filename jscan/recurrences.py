@@ -12,10 +12,11 @@ from jax import lax
 
 from jscan import dispatch, meshes, operators, primitives
 from jscan.arguments.arrays import as_array
-from jscan.arguments.choices import check_method
+from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
 from jscan.division import flags_along
+from jscan.segments import Segments
 
 __all__ = ["linear_recurrence"]
 
@@ -29,6 +30,7 @@ def linear_recurrence(
     axis: int = 0,
     reverse: bool = False,
     segments: Any = None,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> jax.Array:
     """First-order linear recurrence along an axis.
@@ -48,6 +50,8 @@ def linear_recurrence(
       reverse: run from the end. Segments then restart at their last elements.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
         result or ``(length of axis,)``: ``h[t] = b[t]`` at each head but the first.
+      axis_name: as for ``jscan.associative_scan``; ``h0`` is given to each device, and precedes the
+        part of the first (the last, when reversed).
       method: as for ``jscan.associative_scan``.
 
     Returns:
@@ -94,8 +98,14 @@ def linear_recurrence(
     slope, offset = (_along(x, shape, axis) for x in (slope, offset))
     if offset.shape != shape:
         offset = jnp.broadcast_to(offset, shape)
+    names = as_axis_name(caller, axis_name)
     if start:
-        offset = _started(caller, slope, offset, start[0], axis, reverse)
+        offset = _started(caller, slope, offset, start[0], axis, reverse, names)
+    if names and isinstance(segments, Segments):
+        raise ValueError(
+            f"{caller}: with axis_name, segments must be an array of head flags of this device's "
+            "part of the axis; got Segments"
+        )
     flags = flags_along(caller, segments, [offset], axis)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
     _, result = primitives.scan(
@@ -106,6 +116,7 @@ def linear_recurrence(
         reverse=reverse,
         exclusive=False,
         method=method,
+        axis_name=names,
     )
     return result
 
@@ -143,7 +154,13 @@ def _along(x: jax.Array, shape: Sequence[int], axis: int) -> jax.Array:
 
 
 def _started(
-    caller: str, a: jax.Array, b: jax.Array, h0: jax.Array, axis: int, reverse: bool
+    caller: str,
+    a: jax.Array,
+    b: jax.Array,
+    h0: jax.Array,
+    axis: int,
+    reverse: bool,
+    axis_name: tuple[str, ...],
 ) -> jax.Array:
     """``b`` with ``a h0`` added to its first element (the last, when reversed).
 
@@ -167,5 +184,8 @@ def _started(
     a, h0 = a.astype(wide), h0.astype(wide)
     place = n - 1 if reverse else 0
     first = lax.slice_in_dim(a, place, place + 1, axis=axis) * lax.expand_dims(h0, (axis,))
+    if axis_name:
+        here = lax.axis_index(axis_name)
+        first = jnp.where(here == (lax.axis_size(axis_name) - 1 if reverse else 0), first, 0)
     ends = [(place, n - 1 - place, 0) if d == axis else (0, 0, 0) for d in range(b.ndim)]
     return (b.astype(wide) + lax.pad(first, jnp.zeros((), wide), ends)).astype(b.dtype)

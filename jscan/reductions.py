@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from jscan import by_ids, dispatch, operators
-from jscan.arguments.choices import check_method, check_operator
+from jscan.arguments.choices import as_axis_name, check_method, check_operator
 from jscan.arguments.identity import as_identity
 from jscan.arguments.scalars import as_count
 from jscan.arguments.trees import as_leaves_along
@@ -29,6 +29,7 @@ def segment_sum(
     mode: jax.lax.GatherScatterMode | str | None = None,
     out_sharding: Any = None,
     *,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> jax.Array:
     """Sum of the elements of each segment; takes the place of ``jax.ops.segment_sum``.
@@ -53,6 +54,9 @@ def segment_sum(
         clipped; ``"fill"`` and ``"drop"`` are the default; ``"promise_in_bounds"`` is no faster.
       out_sharding: how the result is laid out in a mesh of Explicit axes: a ``NamedSharding`` or a
         ``PartitionSpec``. Left out, its trailing dimensions are laid out as those of ``data``.
+      axis_name: inside of ``jax.shard_map``, the mesh axes across which elements are divided, as
+        for ``jscan.associative_scan``; the result has the totals of all devices' elements, and is
+        the same on each. Needs sorted ids (in the order of the devices, too), and no buckets.
       method: as for ``jscan.associative_scan``. A strategy's name needs sorted ids, and no buckets.
 
     Returns:
@@ -89,6 +93,7 @@ def segment_sum(
         bucket_size=bucket_size,
         mode=mode,
         out_sharding=out_sharding,
+        axis_name=axis_name,
         method=method,
     )
 
@@ -103,6 +108,7 @@ def segment_prod(
     mode: jax.lax.GatherScatterMode | str | None = None,
     out_sharding: Any = None,
     *,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> jax.Array:
     """Product of the elements of each segment; takes the place of ``jax.ops.segment_prod``.
@@ -131,6 +137,7 @@ def segment_prod(
         bucket_size=bucket_size,
         mode=mode,
         out_sharding=out_sharding,
+        axis_name=axis_name,
         method=method,
     )
 
@@ -145,6 +152,7 @@ def segment_max(
     mode: jax.lax.GatherScatterMode | str | None = None,
     out_sharding: Any = None,
     *,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> jax.Array:
     """Maximum of the elements of each segment; takes the place of ``jax.ops.segment_max``.
@@ -174,6 +182,7 @@ def segment_max(
         bucket_size=bucket_size,
         mode=mode,
         out_sharding=out_sharding,
+        axis_name=axis_name,
         method=method,
     )
 
@@ -188,6 +197,7 @@ def segment_min(
     mode: jax.lax.GatherScatterMode | str | None = None,
     out_sharding: Any = None,
     *,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> jax.Array:
     """Minimum of the elements of each segment; takes the place of ``jax.ops.segment_min``.
@@ -217,6 +227,7 @@ def segment_min(
         bucket_size=bucket_size,
         mode=mode,
         out_sharding=out_sharding,
+        axis_name=axis_name,
         method=method,
     )
 
@@ -229,6 +240,7 @@ def reduce(
     identity: Any = None,
     segments: Any = None,
     num_segments: int | None = None,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> Any:
     """Reduction with any associative operator, of an axis or of segments of it.
@@ -247,6 +259,7 @@ def reduce(
         numbers where some are empty.
       num_segments: how many segments to return, static. It may be left out for ``from_lengths``
         and ``from_offsets``, and where the segments are concrete. Further segments are dropped.
+      axis_name: as for ``jscan.associative_scan``; the result is the same on each of these devices.
       method: as for ``jscan.associative_scan``. A reduction is the first half of
         ``"reduce_then_scan"``, in which resident programs walk a part each, and the first half of
         ``"scan_then_propagate"``, a tree.
@@ -297,7 +310,8 @@ def reduce(
             )
     given = as_segments(caller, segments)
     count = _segment_count(caller, num_segments, given)
-    call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method)
+    names = as_axis_name(caller, axis_name)
+    call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method, names)
     results = dispatch.reduce(call, num_segments=count)
     return jax.tree.unflatten(treedef, results)
 

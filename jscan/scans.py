@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jscan import dispatch, operators
 from jscan.arguments.arrays import as_array
-from jscan.arguments.choices import check_method, check_operator
+from jscan.arguments.choices import as_axis_name, check_method, check_operator
 from jscan.arguments.identity import as_identity
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.arguments.trees import as_leaves_along
@@ -29,6 +29,7 @@ def associative_scan(
     exclusive: bool = False,
     identity: Any = None,
     segments: Any = None,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> Any:
     """Scan with any associative operator, in place of ``jax.lax.associative_scan``.
@@ -55,6 +56,9 @@ def associative_scan(
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
         leaves or ``(length of axis,)``: the scan starts anew at each head. For an operator on
         whole arrays flags may also cover the leading dimensions of every leaf.
+      axis_name: inside of ``jax.shard_map``, the mesh axis across which the axis goes on, or a
+        tuple of them, the slowest first: each device has a part, in the order of the devices, and
+        ``segments`` are flags of its own part. Totals of the parts are exchanged.
       method: ``"auto"``; the name of a GPU strategy, which raises where it cannot run: ``"block"``,
         ``"lookback"``, ``"serial_lookback"``, ``"chained"``, ``"reduce_then_scan"`` (the same bits
         in every run, in two passes) or ``"scan_then_propagate"``; or ``"xla"``, plain JAX.
@@ -105,7 +109,8 @@ def associative_scan(
         )
     reverse = as_switch(caller, "reverse", reverse)
     given = as_segments(caller, segments)
-    call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method)
+    names = as_axis_name(caller, axis_name)
+    call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method, names)
     results = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
     return jax.tree.unflatten(treedef, results)
 
@@ -117,6 +122,7 @@ def cumsum(
     *,
     exclusive: bool = False,
     segments: Any = None,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> jax.Array:
     """Cumulative sum along an axis.
@@ -131,6 +137,7 @@ def cumsum(
         the first element (the last, when reversed) of the axis or of each segment.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of ``x``
         or ``(length of axis,)``: the scan starts anew at each head.
+      axis_name: as for ``jscan.associative_scan``.
       method: as for ``jscan.associative_scan``.
 
     Returns:
@@ -152,7 +159,8 @@ def cumsum(
       >>> print(jscan.cumsum(jnp.ones(5), segments=jscan.Segments.from_lengths([2, 3])))
       [1. 2. 1. 2. 3.]
     """
-    return _cumulative("jscan.cumsum", operators.add, x, axis, reverse, exclusive, segments, method)
+    along = axis, reverse, exclusive, segments, axis_name, method
+    return _cumulative("jscan.cumsum", operators.add, x, *along)
 
 
 def cumprod(
@@ -162,6 +170,7 @@ def cumprod(
     *,
     exclusive: bool = False,
     segments: Any = None,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> jax.Array:
     """Cumulative product along an axis.
@@ -179,9 +188,8 @@ def cumprod(
       >>> print(jscan.cumprod(jnp.arange(1, 6), exclusive=True))
       [ 1  1  2  6 24]
     """
-    return _cumulative(
-        "jscan.cumprod", operators.mul, x, axis, reverse, exclusive, segments, method
-    )
+    along = axis, reverse, exclusive, segments, axis_name, method
+    return _cumulative("jscan.cumprod", operators.mul, x, *along)
 
 
 def cummax(
@@ -191,6 +199,7 @@ def cummax(
     *,
     exclusive: bool = False,
     segments: Any = None,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> jax.Array:
     """Cumulative maximum along an axis.
@@ -206,7 +215,8 @@ def cummax(
       >>> print(jscan.cummax(jnp.array([3, 1, 4, 1, 5])))
       [3 3 4 4 5]
     """
-    return _cumulative("jscan.cummax", operators.max, x, axis, reverse, exclusive, segments, method)
+    along = axis, reverse, exclusive, segments, axis_name, method
+    return _cumulative("jscan.cummax", operators.max, x, *along)
 
 
 def cummin(
@@ -216,6 +226,7 @@ def cummin(
     *,
     exclusive: bool = False,
     segments: Any = None,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> jax.Array:
     """Cumulative minimum along an axis.
@@ -231,7 +242,8 @@ def cummin(
       >>> print(jscan.cummin(jnp.array([3, 1, 4, 1, 5])))
       [3 1 1 1 1]
     """
-    return _cumulative("jscan.cummin", operators.min, x, axis, reverse, exclusive, segments, method)
+    along = axis, reverse, exclusive, segments, axis_name, method
+    return _cumulative("jscan.cummin", operators.min, x, *along)
 
 
 def cumlogsumexp(
@@ -241,6 +253,7 @@ def cumlogsumexp(
     *,
     exclusive: bool = False,
     segments: Any = None,
+    axis_name: Any = None,
     method: str = "auto",
 ) -> jax.Array:
     """Cumulative logarithm of the sum of exponentials along an axis.
@@ -257,9 +270,8 @@ def cumlogsumexp(
       >>> print(jscan.cumlogsumexp(jnp.log(jnp.array([1.0, 2.0, 5.0]))))
       [0.        1.0986123 2.0794415]
     """
-    return _cumulative(
-        "jscan.cumlogsumexp", operators.logaddexp, x, axis, reverse, exclusive, segments, method
-    )
+    along = axis, reverse, exclusive, segments, axis_name, method
+    return _cumulative("jscan.cumlogsumexp", operators.logaddexp, x, *along)
 
 
 _ONE_LEAF = jax.tree.structure(0)
@@ -273,6 +285,7 @@ def _cumulative(
     reverse: bool,
     exclusive: bool,
     segments: Any,
+    axis_name: Any,
     method: str,
 ) -> jax.Array:
     """The scan of an array with an operator of this package."""
@@ -284,6 +297,7 @@ def _cumulative(
     reverse = as_switch(caller, "reverse", reverse)
     exclusive = as_switch(caller, "exclusive", exclusive)
     given = as_segments(caller, segments)
-    call = dispatch.Call(caller, operator, [array], _ONE_LEAF, axis, given, method=method)
+    how: dict[str, Any] = {"method": method, "axis_name": as_axis_name(caller, axis_name)}
+    call = dispatch.Call(caller, operator, [array], _ONE_LEAF, axis, given, **how)
     (result,) = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
     return result

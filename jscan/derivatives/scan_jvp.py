@@ -15,10 +15,11 @@ from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component, components
 from jscan.derivatives.tangents import Tangent, is_moving, jvp_of, zero_of
 from jscan.heads import segment_starts, shift
+from jscan.plain.across import scan_across
 from jscan.plain.chunks import Chunk
 from jscan.plain.recurrence import reader
 from jscan.plain.scan import scan_in_plain_jax
-from jscan.primitives import joined, parted, scan_p, tangent
+from jscan.primitives import AxisName, joined, parted, scan_p, tangent
 
 Leaves = Mapping[int, jax.Array]
 """Arrays by the numbers of the leaves that they belong to; there may be none of a leaf."""
@@ -42,7 +43,8 @@ def scan_jvp(
         far = primals[0].shape[params["axis"]] >= 2**31  # recurrences count positions in 32 bits
         parts = None if far else components(combine, wanted, list(moving), exact)
         if parts is None:
-            return jvp_of(scan_in_plain_jax, primals, tangents, **params)
+            form = scan_across if params["axis_name"] else scan_in_plain_jax
+            return jvp_of(form, primals, tangents, **params)
         values, slopes = _of_recurrences(primals, moving, wanted, parts, **params)
     results = [values[i] for i in wanted]
     return results, [
@@ -137,9 +139,16 @@ def _solve(
 
 
 def _before(
-    arrays: Sequence[jax.Array], flags: jax.Array | None, *, axis: int, reverse: bool, **_: Any
+    arrays: Sequence[jax.Array],
+    flags: jax.Array | None,
+    *,
+    axis: int,
+    reverse: bool,
+    axis_name: AxisName,
+    **_: Any,
 ) -> list[jax.Array]:
     """The previous element of each, and zero at starts."""
-    starts = None if flags is None else segment_starts(flags, axis=axis, reverse=reverse)
+    along: dict[str, Any] = {"axis": axis, "reverse": reverse, "axis_name": axis_name}
+    starts = None if flags is None else segment_starts(flags, **along)
     zeros: list[Any] = [np.zeros((), x.dtype)[()] for x in arrays]
-    return shift(arrays, starts, zeros, axis=axis, reverse=reverse)
+    return shift(arrays, starts, zeros, **along)

@@ -15,11 +15,10 @@ from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component
 from jscan.derivatives.jacobian import Source
 from jscan.derivatives.recurrence import IN_KERNELS
-from jscan.heads import as_bool
+from jscan.heads import as_bool, neighbours
 from jscan.plain import chunks
 from jscan.plain.chunks import Carry, Chunk
 from jscan.primitives import parted
-from jscan.starts import first_of
 
 T = TypeVar("T")
 
@@ -118,17 +117,7 @@ class PartReader(ChunkReader):
         if step == 0 or self.n == 0:
             return super().at(x, step)
         axis, forward = self.chunk.axis, (step > 0) != self.reverse
-        edge = first_of(x, axis=axis, reverse=not forward)
-        # By a gather: jax permutes along the axes of a mesh in no other order than the mesh's.
-        edges = lax.all_gather(edge, self.axis_name)
-        count = edges.shape[0]
-        here = lax.axis_index(self.axis_name)
-        neighbour = jnp.clip(here + 1 if forward else here - 1, 0, count - 1)
-        other = lax.dynamic_index_in_dim(edges, neighbour, 0, keepdims=False)
-        # At the ends of the whole axis the element itself, as in a chunk.
-        is_end = here == (count - 1 if forward else 0)
-        own = first_of(x, axis=axis, reverse=forward)
-        other = jnp.where(is_end, own, other)
+        other, _ = neighbours(x, self.axis_name, axis=axis, behind=forward)
         if forward:
             parts = [lax.slice_in_dim(x, 1, None, axis=axis), other]
         else:

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 from jax.core import ShapedArray
 
 from jscan import extent, meshes
+from jscan.plain.across import rank_across
 from jscan.plain.ranks import rank_in_plain_jax
 from jscan.primitives import AxisName, rank_p
-from jscan.rules import across, base, partition
+from jscan.rules import base, partition
 
 
 def rank_abstract_eval(
@@ -71,7 +72,7 @@ base.register(
     name="rank",
     abstract_eval=rank_abstract_eval,
     plain=rank_in_plain_jax,
-    across=across.rank_across,
+    across=rank_across,
     in_kernels=rank_in_kernels,
     dimensions=rank_dimensions,
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.core import ShapedArray
 from jax.interpreters import ad
 
@@ -15,9 +16,10 @@ from jscan import extent, heads
 from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.tangents import Tangent, jvp_of, summed_to, zero_of
+from jscan.plain.across import of_this_part, reduce_across
 from jscan.plain.reduce import full_shape, reduce_in_plain_jax, segment_numbers
 from jscan.primitives import AxisName, joined, parted, reduce_p
-from jscan.rules import across, base, partition
+from jscan.rules import base, partition
 
 
 def reduce_abstract_eval(
@@ -90,7 +92,8 @@ def reduce_jvp(
     """The sum of tangents for a sum, and the tangents of plain JAX for another reduction."""
     params |= {"axis": axis, "kind": kind}
     if not combine.is_sum:
-        return jvp_of(reduce_in_plain_jax, primals, tangents, combine=combine, **params)
+        form = reduce_across if params["axis_name"] else reduce_in_plain_jax
+        return jvp_of(form, primals, tangents, combine=combine, **params)
     leaves, descriptor = parted(primals, kind != "whole")
     results = reduce_p.bind(*primals, combine=combine, **params)
     moving = {
@@ -118,14 +121,24 @@ def reduce_transpose(
     transposition.check_linear("reduction", combine, moving, wanted, identity=bounded)
     if combine.is_sum:
         return _transposed_sum(cotangents, *operands, **params)
-    rules = reduce_in_plain_jax, reduce_jvp
+    plain = reduce_across if params["axis_name"] else reduce_in_plain_jax
+    rules = plain, reduce_jvp
     return transposition.by_tangents(*rules, cotangents, operands, combine=combine, **params)
 
 
 def _transposed_sum(
-    cotangents: Sequence[Tangent], *operands: Any, axis: int, kind: str, num_segments: int, **_: Any
+    cotangents: Sequence[Tangent],
+    *operands: Any,
+    axis: int,
+    kind: str,
+    num_segments: int,
+    axis_name: AxisName,
+    **_: Any,
 ) -> list[Any]:
     leaves, descriptor = parted(operands, kind != "whole")
+    if axis_name and descriptor is not None:
+        n = next(x.aval.shape[axis] for x in leaves if ad.is_undefined_primal(x))
+        kind, descriptor = of_this_part(descriptor, kind, axis_name, axis=axis, n=n)
     results: list[Any] = []
     for leaf, cotangent in zip(leaves, cotangents, strict=True):
         if not ad.is_undefined_primal(leaf):
@@ -133,10 +146,21 @@ def _transposed_sum(
         elif isinstance(cotangent, ad.Zero):
             results.append(ad.Zero(leaf.aval))
         else:
-            results.append(
-                _spread(cotangent, descriptor, leaf.aval, axis=axis, kind=kind, limit=num_segments)
-            )
+            given = _transposed_psum(cotangent, axis_name) if axis_name else cotangent
+            how: dict[str, Any] = {"axis": axis, "kind": kind, "limit": num_segments}
+            results.append(_spread(given, descriptor, leaf.aval, **how))
     return [*results, *([] if descriptor is None else [None])]
+
+
+def _transposed_psum(cotangent: jax.Array, axis_name: AxisName) -> jax.Array:
+    """The cotangent of what is summed over mesh axes.
+
+    Where shard_map does not tell what varies, every device has a share of the sum's cotangent.
+    """
+    if jax.typeof(lax.axis_index(axis_name)).mat.varying:
+        return extent.vary_alike([cotangent], axis_name)[0]
+    whole: jax.Array = lax.psum(cotangent, axis_name)
+    return whole
 
 
 def _spread(
@@ -183,7 +207,7 @@ base.register(
     name="reduction",
     abstract_eval=reduce_abstract_eval,
     plain=reduce_in_plain_jax,
-    across=across.reduce_across,
+    across=reduce_across,
     in_kernels=reduce_in_kernels,
     dimensions=reduce_dimensions,
     jvp=reduce_jvp,

@@ -15,10 +15,11 @@ from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.scan_jvp import scan_jvp
 from jscan.derivatives.tangents import Tangent, summed_to
+from jscan.plain.across import scan_across
 from jscan.plain.chunks import scan_in_chunks
 from jscan.plain.scan import scan_in_plain_jax
 from jscan.primitives import joined, parted, scan_p
-from jscan.rules import across, base, partition
+from jscan.rules import base, partition
 
 
 def scan_abstract_eval(
@@ -186,7 +187,7 @@ base.register(
     name="scan",
     abstract_eval=scan_abstract_eval,
     plain=scan_plainly,
-    across=across.scan_across,
+    across=scan_across,
     in_kernels=scan_in_kernels,
     dimensions=partition.together,
     on_cpu=scan_on_cpu,

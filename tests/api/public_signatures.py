@@ -10,32 +10,32 @@ SIGNATURES = {
     "jscan.associative_scan": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', reverse: 'bool' = False, "
         "axis: 'int' = 0, *, exclusive: 'bool' = False, identity: 'Any' = None, "
-        "segments: 'Any' = None, method: 'str' = 'auto') -> 'Any'"
+        "segments: 'Any' = None, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'Any'"
     ),
     "jscan.cumlogsumexp": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
         "exclusive: 'bool' = False, segments: 'Any' = None, "
-        "method: 'str' = 'auto') -> 'jax.Array'"
+        "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.cummax": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
         "exclusive: 'bool' = False, segments: 'Any' = None, "
-        "method: 'str' = 'auto') -> 'jax.Array'"
+        "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.cummin": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
         "exclusive: 'bool' = False, segments: 'Any' = None, "
-        "method: 'str' = 'auto') -> 'jax.Array'"
+        "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.cumprod": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
         "exclusive: 'bool' = False, segments: 'Any' = None, "
-        "method: 'str' = 'auto') -> 'jax.Array'"
+        "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.cumsum": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
         "exclusive: 'bool' = False, segments: 'Any' = None, "
-        "method: 'str' = 'auto') -> 'jax.Array'"
+        "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.distribute": (
         "(x: 'Any', axis: 'int' = 0, *, segments: 'Any' = None, reverse: 'bool' = False) -> 'Any'"
@@ -47,7 +47,7 @@ SIGNATURES = {
     "jscan.linear_recurrence": (
         "(a: 'Any', b: 'Any', h0: 'Any' = None, *, axis: 'int' = 0, "
         "reverse: 'bool' = False, segments: 'Any' = None, "
-        "method: 'str' = 'auto') -> 'jax.Array'"
+        "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.networks": "module",
     "jscan.operators": "module",
@@ -57,35 +57,35 @@ SIGNATURES = {
     "jscan.reduce": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
         "identity: 'Any' = None, segments: 'Any' = None, "
-        "num_segments: 'int | None' = None, method: 'str' = 'auto') -> 'Any'"
+        "num_segments: 'int | None' = None, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'Any'"
     ),
     "jscan.segment_max": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
         "bucket_size: 'int | None' = None, "
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
-        "out_sharding: 'Any' = None, *, method: 'str' = 'auto') -> 'jax.Array'"
+        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_min": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
         "bucket_size: 'int | None' = None, "
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
-        "out_sharding: 'Any' = None, *, method: 'str' = 'auto') -> 'jax.Array'"
+        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_prod": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
         "bucket_size: 'int | None' = None, "
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
-        "out_sharding: 'Any' = None, *, method: 'str' = 'auto') -> 'jax.Array'"
+        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_sum": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
         "bucket_size: 'int | None' = None, "
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
-        "out_sharding: 'Any' = None, *, method: 'str' = 'auto') -> 'jax.Array'"
+        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.split": "(x: 'Any', mask: 'Any', axis: 'int' = 0) -> 'Any'",
     "jscan.split_and_segment": (

@@ -26,7 +26,8 @@ FLOORS = (
     "derivatives",
     "combine starts",
     "heads",
-    "arguments extent jaxprs meshes operators versions",
+    "arguments jaxprs meshes operators",
+    "extent versions",
 )
 """Modules and packages from the roof to the ground. One imports from its own floor and below."""
 

@@ -12,7 +12,8 @@ what comes before the part. These forms run where collectives have names, inside
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,10 +22,11 @@ import numpy as np
 from jax import lax
 
 from jscan import extent, heads, primitives
-from jscan.combine import Combine
-from jscan.plain.reduce import full_shape
-from jscan.plain.scan import scan_flat
-from jscan.primitives import AxisName, parted
+from jscan.arguments.identity import Neutral
+from jscan.combine import Combine, accumulation_dtype
+from jscan.plain.reduce import full_shape, reduce_pairs
+from jscan.plain.scan import Combination, flattened, scan_flat, scan_in_plain_jax
+from jscan.primitives import AxisName, joined, parted
 from jscan.starts import Start, first_of
 
 
@@ -38,6 +40,7 @@ def scan_across(
     used: Sequence[bool],
     method: str,
     axis_name: AxisName,
+    differentiable: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
     """The results of ``scan_p`` for the part of the axis that a device holds."""
@@ -45,20 +48,28 @@ def scan_across(
     full = extent.full_shape(operands)
     leaves = extent.at_full_size(leaves, full)
     narrow = combine.result_dtypes([x.dtype for x in leaves])
-    way: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
-    forms: dict[str, Any] = {"exclusive": exclusive, "method": method, **way}
     if 0 in full:
-        results = [jnp.zeros(full, dtype) for dtype in narrow]
-    elif flags is None:
-        totals = _total(leaves, combine, axis=axis, reverse=reverse, method=method)
-        before = _before(totals, None, axis_name, combine, reverse=reverse)
-        results = primitives.scan(leaves, None, start=before, **forms)
+        return [jnp.zeros(full, d) for d, is_used in zip(narrow, used, strict=True) if is_used]
+    fn = functools.partial(combine, differentiable=differentiable)
+    along: dict[str, Any] = {"axis": axis, "reverse": reverse}
+    forms: dict[str, Any] = {"combine": combine, "exclusive": exclusive, **along}
+    if flags is None:
+        totals = _total(leaves, combine, method=method, **along)
+        before = _before(fn, totals, None, axis_name, **along)
     else:
-        wide = [x.astype(dtype) for x, dtype in zip(leaves, combine.dtypes, strict=True)]
-        scanned = primitives.scan(wide, flags, **forms)
-        ends = _ends(wide, scanned, flags, exclusive=exclusive, **way)
-        before = _before(ends.totals, ends, axis_name, combine, reverse=reverse)
-        results = _mended(scanned, flags, before, **way)
+        leaves = [x.astype(dtype) for x, dtype in zip(leaves, combine.dtypes, strict=True)]
+        scanned = primitives.scan(leaves, flags, method=method, **forms)
+        ends = _ends(fn, leaves, scanned, flags, exclusive=exclusive, **along)
+        before = _before(fn, ends.totals, ends, axis_name, **along)
+    if differentiable:
+        given = joined(leaves, flags)
+        start: dict[str, Any] = {"start": before.values, "start_open": before.open}
+        forms |= {"segmented": segmented, "used": (True,) * len(leaves), "differentiable": True}
+        results = scan_in_plain_jax(*given, **start, **forms)
+    elif flags is None:
+        results = primitives.scan(leaves, None, method=method, start=before, **forms)
+    else:
+        results = _mended(fn, scanned, flags, before, **along)
     pairs = zip(results, narrow, used, strict=True)
     return [x.astype(dtype) for x, dtype, is_used in pairs if is_used]
 
@@ -72,24 +83,71 @@ def reduce_across(
     method: str,
     exact: bool,
     axis_name: AxisName,
+    differentiable: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
-    """The results of ``reduce_p``, the same on every device."""
+    """The results of ``reduce_p``, the same on every device.
+
+    Where it is to be differentiated, their type says so, too.
+    """
     leaves, descriptor = parted(operands, kind != "whole")
     full = full_shape(operands, axis, kind)
     leaves = extent.at_full_size(leaves, full)
     if descriptor is not None:
-        kind, descriptor = _of_this_part(descriptor, kind, axis_name, axis=axis, n=full[axis])
+        kind, descriptor = of_this_part(descriptor, kind, axis_name, axis=axis, n=full[axis])
     how: dict[str, Any] = {"combine": combine, "axis": axis, "method": method}
     totals = primitives.reduce(
         leaves, descriptor, kind=kind, num_segments=num_segments, exact=True, **how
     )
-    gathered = [_gathered(x, axis_name) for x in totals]
-    results = _folded(combine, gathered)
+    if combine.is_sum:
+        results: list[jax.Array] = [lax.psum(x, axis_name) for x in totals]
+    else:
+        fn = functools.partial(combine, differentiable=differentiable)
+        results = _folded(fn, [lax.all_gather(x, axis_name) for x in totals])
+        if differentiable:
+            results = [_from_the_first(x, axis_name) for x in results]
     if exact:
         return results
     narrow = combine.result_dtypes([x.dtype for x in leaves])
     return [x.astype(dtype) for x, dtype in zip(results, narrow, strict=True)]
+
+
+def scan_general_across(
+    fn: Callable[[Any, Any], Any],
+    leaves: Sequence[jax.Array],
+    treedef: jax.tree_util.PyTreeDef,
+    *,
+    axis: int,
+    reverse: bool,
+    identity: Sequence[Neutral] | None,
+    axis_name: AxisName,
+) -> list[jax.Array]:
+    """The scan of a device's part with an operator on whole arrays."""
+    if leaves[0].shape[axis] == 0:
+        return list(leaves)
+    wide = extent.vary_alike([x.astype(accumulation_dtype(x.dtype)) for x in leaves], axis_name)
+    flat = flattened(fn, leaves, treedef)
+    totals = reduce_pairs((lambda a, b: flat(b, a)) if reverse else flat, wide, axis=axis)
+    along: dict[str, Any] = {"axis": axis, "reverse": reverse}
+    before = _before(flat, totals, None, axis_name, **along)
+    results = scan_flat(flat, wide, None, identity=identity, start=before, **along)
+    return [x.astype(leaf.dtype) for x, leaf in zip(results, leaves, strict=True)]
+
+
+def reduce_general_across(
+    fn: Callable[[Any, Any], Any],
+    leaves: Sequence[jax.Array],
+    treedef: jax.tree_util.PyTreeDef,
+    *,
+    axis: int,
+    axis_name: AxisName,
+) -> list[jax.Array]:
+    """The reduction of an axis with an operator on whole arrays."""
+    wide = extent.vary_alike([x.astype(accumulation_dtype(x.dtype)) for x in leaves], axis_name)
+    flat = flattened(fn, leaves, treedef)
+    gathered = [_gathered(x, axis_name, axis) for x in reduce_pairs(flat, wide, axis=axis)]
+    totals = [_from_the_first(x, axis_name) for x in reduce_pairs(flat, gathered, axis=axis)]
+    return [x.astype(leaf.dtype) for x, leaf in zip(totals, leaves, strict=True)]
 
 
 def rank_across(
@@ -99,11 +157,11 @@ def rank_across(
     del params
     local = primitives.rank(marks, axis=axis, emit=emit, reverse=reverse)
     count = jnp.sum(heads.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
-    counts = _gathered(count, axis_name)
+    counts = _gathered(count, axis_name, axis)
     here = lax.axis_index(axis_name)
-    place = lax.broadcasted_iota(jnp.int32, counts.shape, 0)
-    others = place > here if reverse else place < here
-    return [local + jnp.sum(jnp.where(others, counts, 0), 0, dtype=jnp.int32)]
+    place = lax.broadcasted_iota(jnp.int32, counts.shape, axis)
+    others = jnp.where(place > here if reverse else place < here, counts, 0)
+    return [local + jnp.sum(others, axis, keepdims=True, dtype=jnp.int32)]
 
 
 class _Ends(NamedTuple):
@@ -137,11 +195,11 @@ def _total(
 
 
 def _ends(
+    fn: Combination,
     leaves: Sequence[jax.Array],
     scanned: Sequence[jax.Array],
     flags: jax.Array,
     *,
-    combine: Combine,
     axis: int,
     reverse: bool,
     exclusive: bool,
@@ -150,7 +208,7 @@ def _ends(
     totals = [first_of(x, axis=axis, reverse=not reverse) for x in scanned]
     if exclusive:
         last = [first_of(x, axis=axis, reverse=not reverse) for x in leaves]
-        totals = combine(totals, last)
+        totals = fn(totals, last)
     marked = heads.as_bool(flags)
     first = lax.slice_in_dim(marked, 0, 1, axis=axis)
     rest = lax.slice_in_dim(marked, 1, None, axis=axis) if reverse else marked
@@ -158,33 +216,36 @@ def _ends(
 
 
 def _before(
+    fn: Combination,
     totals: Sequence[jax.Array],
     ends: _Ends | None,
     axis_name: AxisName,
-    combine: Combine,
     *,
+    axis: int,
     reverse: bool,
 ) -> Start:
     """What comes before this device's part in scan order."""
-    here, count = lax.axis_index(axis_name), _count(axis_name)
-    gathered = [_gathered(x, axis_name) for x in totals]
+    here = lax.axis_index(axis_name)
+    gathered = [_gathered(x, axis_name, axis) for x in totals]
+    count = gathered[0].shape[axis]
     flags = None
     is_open: jax.Array = here < count - 1 if reverse else here > 0
     if ends is not None:
         code = ends.inside.astype(jnp.uint8) + 2 * ends.first.astype(jnp.uint8)
-        codes = _gathered(code, axis_name)
+        codes = _gathered(code, axis_name, axis)
         flags, first = codes & np.uint8(1) != 0, codes & np.uint8(2) != 0
         if reverse:
             # A scan also restarts at the end of a part behind which a segment begins. Flags are of
             # heads: that of a device says what lies behind the device before it.
-            end = jnp.ones_like(first[:1])
-            behind = lax.concatenate([first[1:], end], 0)
-            is_open = is_open & ~lax.dynamic_index_in_dim(behind, here, 0, keepdims=False)
+            end = lax.full_like(lax.slice_in_dim(first, 0, 1, axis=axis), True)
+            behind = lax.concatenate([lax.slice_in_dim(first, 1, None, axis=axis), end], axis)
+            is_open = is_open & ~lax.dynamic_index_in_dim(behind, here, axis)
             restarts = flags | behind
-            flags = lax.concatenate([end, restarts[:-1]], 0)
-    scanned = scan_flat(combine, gathered, flags, axis=0, reverse=reverse, identity=None)
+            rest = lax.slice_in_dim(restarts, 0, count - 1, axis=axis)
+            flags = lax.concatenate([end, rest], axis)
+    scanned = scan_flat(fn, gathered, flags, axis=axis, reverse=reverse, identity=None)
     neighbour = jnp.clip(here + 1 if reverse else here - 1, 0, count - 1)
-    values = [lax.dynamic_index_in_dim(x, neighbour, 0, keepdims=False) for x in scanned]
+    values = [lax.dynamic_index_in_dim(x, neighbour, axis) for x in scanned]
     if is_open.ndim == 0:
         is_open = jnp.broadcast_to(is_open, (1,) * values[0].ndim)
     return Start(values, is_open)
@@ -195,11 +256,11 @@ MENDED = 2**18
 
 
 def _mended(
+    fn: Combination,
     scanned: Sequence[jax.Array],
     flags: jax.Array,
     before: Start,
     *,
-    combine: Combine,
     axis: int,
     reverse: bool,
 ) -> list[jax.Array]:
@@ -235,7 +296,7 @@ def _mended(
         along = offset + lax.broadcasted_iota(jnp.int32, parts[0].shape, axis)
         along = n - 1 - along if reverse else along
         mends = (along < reached) & (along >= number * chunk)
-        pairs = zip(combine(values, parts), parts, strict=True)
+        pairs = zip(fn(values, parts), parts, strict=True)
         mended = [jnp.where(mends, x, y) for x, y in pairs]
         updated = [
             lax.dynamic_update_slice_in_dim(x, y, offset, axis)
@@ -249,28 +310,29 @@ def _mended(
     return list(lax.while_loop(unfinished, step, carry)[1])
 
 
-def _count(axis_name: AxisName) -> int:
-    """The number of devices across which the axis goes on."""
-    size: int = lax.axis_size(axis_name)
-    return size
-
-
-def _gathered(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """The parts of all devices in their order, along a new first dimension."""
-    parts: jax.Array = lax.all_gather(x, axis_name)
+def _gathered(x: jax.Array, axis_name: AxisName, axis: int) -> jax.Array:
+    """What all devices have, in their order along the axis."""
+    parts: jax.Array = lax.all_gather(x, axis_name, axis=axis, tiled=True)
     return parts
 
 
-def _folded(combine: Combine, gathered: Sequence[jax.Array]) -> list[jax.Array]:
+def _from_the_first(x: jax.Array, axis_name: AxisName) -> jax.Array:
+    """What the first device has, which is what all of them have."""
+    mine = jnp.where(lax.axis_index(axis_name) == 0, x, jnp.zeros_like(x))
+    same: jax.Array = lax.psum(mine, axis_name)
+    return same
+
+
+def _folded(fn: Combination, gathered: Sequence[jax.Array]) -> list[jax.Array]:
     """The elements of the first dimension, combined in their order."""
     columns = [[x[i] for x in gathered] for i in range(gathered[0].shape[0])]
     total = columns[0]
     for column in columns[1:]:
-        total = combine(total, column)
+        total = fn(total, column)
     return total
 
 
-def _of_this_part(
+def of_this_part(
     descriptor: jax.Array, kind: str, axis_name: AxisName, *, axis: int, n: int
 ) -> tuple[str, jax.Array]:
     """The descriptor of a part, with numbers of segments that count from the first device on."""
@@ -284,14 +346,12 @@ def _of_this_part(
         first = lax.slice_in_dim(marked, 0, 1, axis=axis)
     else:
         marked = heads.changes(descriptor, axis=axis)
-        last = lax.slice_in_dim(descriptor, n - 1, n, axis=axis)
-        before = _gathered(last, axis_name)
-        other = lax.dynamic_index_in_dim(before, jnp.maximum(here - 1, 0), 0, keepdims=False)
+        other, _ = heads.neighbours(descriptor, axis_name, axis=axis, behind=False)
         first = lax.slice_in_dim(descriptor, 0, 1, axis=axis) != other
     # The first element of the whole axis counts as no head, so that segments count from 0.
     marked = lax.dynamic_update_slice_in_dim(marked, first & (here > 0), 0, axis)
     count = jnp.sum(marked, axis, keepdims=True, dtype=jnp.int32)
-    counts = _gathered(count, axis_name)
-    earlier = lax.broadcasted_iota(jnp.int32, counts.shape, 0) < here
-    offset = jnp.sum(jnp.where(earlier, counts, 0), 0, dtype=jnp.int32)
+    counts = _gathered(count, axis_name, axis)
+    earlier = lax.broadcasted_iota(jnp.int32, counts.shape, axis) < here
+    offset = jnp.sum(jnp.where(earlier, counts, 0), axis, keepdims=True, dtype=jnp.int32)
     return "ids", offset + lax.cumsum(marked.astype(jnp.int32), axis)

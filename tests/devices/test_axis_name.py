@@ -1,0 +1,218 @@
+"""``axis_name``: inside of shard_map, an axis goes on across a mesh axis."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+import jscan
+from jscan import operators, primitives
+from tests.devices.layouts import COUNT, HEADS, SORTED, N, assert_close, collectives, mesh_of
+from tests.functions import affine
+
+ROW = np.random.default_rng(0).uniform(0.5, 1.5, N)
+MESHES = {
+    "8": ((8,), "a"),
+    "4 of 4 x 2": ((4, 2), "a"),
+    "both": ((4, 2), ("a", "b")),
+    "the other way": ((4, 2), ("b", "a")),
+}
+
+
+def matrices(row):
+    """A matrix for each number of a row."""
+    return row[:, None, None] * np.array([[[0.5, 0.2], [0.1, 0.9]]])
+
+
+SCANS = {
+    "cumsum": lambda r, _, n: jscan.cumsum(r, axis_name=n),
+    "cumsum, segmented": lambda r, f, n: jscan.cumsum(r, segments=f, axis_name=n),
+    "cumprod, reversed": lambda r, _, n: jscan.cumprod(r, reverse=True, axis_name=n),
+    "cumprod, every form": lambda r, f, n: jscan.cumprod(
+        r, reverse=True, exclusive=True, segments=f, axis_name=n
+    ),
+    "cummax, exclusive": lambda r, _, n: jscan.cummax(r, exclusive=True, axis_name=n),
+    "cumlogsumexp": lambda r, _, n: jscan.cumlogsumexp(r, axis_name=n),
+    "associative_scan": lambda r, _, n: jscan.associative_scan(affine, (r / 2, r), axis_name=n),
+    "associative_scan, reversed": lambda r, f, n: jscan.associative_scan(
+        affine, (r / 2, r), reverse=True, segments=f, axis_name=n
+    ),
+    "an identity that must not be combined": lambda r, f, n: jscan.associative_scan(
+        lambda a, b: a * b, r, exclusive=True, identity=jnp.ones(()), segments=f, axis_name=n
+    ),
+    "whole arrays": lambda r, _, n: jscan.associative_scan(jnp.matmul, matrices(r), axis_name=n),
+    "linear_recurrence": lambda r, _, n: jscan.linear_recurrence(r / 2, r, 2.0, axis_name=n),
+    "linear_recurrence, reversed": lambda r, f, n: jscan.linear_recurrence(
+        r / 2, r, 2.0, reverse=True, segments=f, axis_name=n
+    ),
+}
+"""Functions of a part of a row, of flags of it, and of the names across which it goes on."""
+
+TOTALS = {
+    "reduce": lambda r, _, n: jscan.reduce(operators.logaddexp, r, axis_name=n),
+    "reduce, in order": lambda r, _, n: jscan.reduce(affine, (r / 2, r), axis_name=n),
+    "reduce, one operation": lambda r, _, n: jscan.reduce(operators.max, r, axis_name=n),
+    "reduce, whole arrays": lambda r, _, n: jscan.reduce(jnp.matmul, matrices(r), axis_name=n),
+    "reduce by segments": lambda r, f, n: jscan.reduce(
+        operators.mul, r, segments=f, num_segments=COUNT, axis_name=n
+    ),
+    "sums of segments": lambda r, f, n: jscan.reduce(
+        operators.add, r, segments=f, num_segments=COUNT, axis_name=n
+    ),
+}
+"""The same with results that are the same everywhere."""
+
+every_mesh = pytest.mark.parametrize("mesh", MESHES.values(), ids=MESHES.keys())
+every_vma = pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no vma"])
+
+
+def mapped(fn, mesh, *, check_vma, total=False):
+    """A function of a row, of which each device of a mesh has a part."""
+    sizes, names = mesh
+    spec = P(names)
+
+    def part(row, flags):
+        return fn(row, flags, names)
+
+    return jax.shard_map(
+        part,
+        mesh=mesh_of(*sizes),
+        in_specs=(spec, spec),
+        out_specs=P() if total else spec,
+        check_vma=check_vma,
+    )
+
+
+def check(found, expected):
+    """Whether pytrees agree."""
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert_close(x, y)
+
+
+@pytest.mark.sweep
+@every_vma
+@every_mesh
+@pytest.mark.parametrize("name", [*SCANS, *TOTALS])
+def test_values(name, mesh, check_vma):
+    fn = {**SCANS, **TOTALS}[name]
+    run = jax.jit(mapped(fn, mesh, check_vma=check_vma, total=name in TOTALS))
+    check(run(ROW, HEADS), jax.jit(lambda r, f: fn(r, f, None))(ROW, HEADS))
+    sizes = [c.elements for c in collectives(run.lower(ROW, HEADS).compile())]
+    assert max(sizes) <= 8 * 4 * COUNT
+
+
+def gradients(fn, *, orders=2):
+    """The gradient of a sum of what a function of a row returns, and that of its square."""
+
+    def total(row):
+        return sum(jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(fn(row, HEADS)))
+
+    def squared(row):
+        return jnp.sum(jax.grad(total)(row) ** 2)
+
+    return lambda row: tuple(jax.grad(f)(row) for f in (total, squared)[:orders])
+
+
+@pytest.mark.sweep
+@every_vma
+@every_mesh
+@pytest.mark.parametrize("name", [*SCANS, *TOTALS])
+def test_gradients(name, mesh, check_vma):
+    fn = {**SCANS, **TOTALS}[name]
+    whole = mapped(fn, mesh, check_vma=check_vma, total=name in TOTALS)
+    # jax (0.10 to 0.12) loses what a scalar between two orders of derivatives varies over.
+    orders = 1 if check_vma and name == "cumlogsumexp" else 2
+    found = jax.jit(gradients(whole, orders=orders))(ROW)
+    check(found, jax.jit(gradients(lambda r, f: fn(r, f, None), orders=orders))(ROW))
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod, every form", "linear_recurrence"])
+def test_interpreted_kernels(name):
+    with primitives.interpreted():
+        run = jax.jit(mapped(SCANS[name], MESHES["both"], check_vma=False))
+        found = run(ROW, HEADS)
+    check(found, jax.jit(lambda r, f: SCANS[name](r, f, None))(ROW, HEADS))
+
+
+def test_sorted_ids_whose_segments_straddle_devices():
+    def part(data, ids):
+        return jscan.segment_sum(data, ids, COUNT, True, axis_name="a")
+
+    run = jax.shard_map(part, mesh=mesh_of(8), in_specs=P("a"), out_specs=P())
+    expected = jax.ops.segment_sum(jnp.asarray(ROW), SORTED, COUNT)
+    assert_close(run(ROW, SORTED), expected)
+    gradient = jax.grad(lambda row: jnp.sum(run(row, SORTED) ** 2))(ROW)
+    assert_close(gradient, 2 * expected[SORTED])
+
+
+def test_rows_in_vmap_beside_a_divided_axis():
+    rows = np.stack([ROW, 2 * ROW, -ROW])
+    part = jax.vmap(lambda row: jscan.cumsum(row, axis_name="a"))
+    run = jax.shard_map(part, mesh=mesh_of(8), in_specs=P(None, "a"), out_specs=P(None, "a"))
+    assert_close(run(rows), rows.cumsum(1))
+
+
+def across(axis_name, **options):
+    return lambda row: jscan.cumsum(row, axis_name=axis_name, **options)
+
+
+def test_outside_of_shard_map():
+    with pytest.raises(ValueError, match=r"cumsum: axis_name='a' needs jax\.shard_map"):
+        across("a")(ROW)
+
+
+@pytest.mark.parametrize(
+    ("axis_name", "error", "message"),
+    [
+        ("z", ValueError, "axis_name='z' names no axis of the mesh .*'a', 'b'"),
+        (("a", "a"), ValueError, "names 'a' twice"),
+        (3, TypeError, "axis_name must be the name of a mesh axis"),
+    ],
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda row, name: jscan.cumsum(row, axis_name=name),
+        lambda row, name: jscan.associative_scan(jnp.add, row, axis_name=name),
+        lambda row, name: jscan.linear_recurrence(row, row, axis_name=name),
+        lambda row, name: jscan.reduce(jnp.add, row, axis_name=name)[None],
+        lambda row, name: jscan.segment_max(row, jnp.int32(row), 2, True, axis_name=name),
+    ],
+)
+def test_wrong_names(call, axis_name, error, message):
+    run = jax.shard_map(
+        lambda row: call(row, axis_name), mesh=mesh_of(4, 2), in_specs=P("a"), out_specs=P("a")
+    )
+    with pytest.raises(error, match=message):
+        run(ROW)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (across("a", segments=jscan.Segments.from_lengths([4])), "array of head flags"),
+        (
+            lambda r: jscan.linear_recurrence(
+                r, r, segments=jscan.Segments.from_lengths([4]), axis_name="a"
+            ),
+            "array of head flags",
+        ),
+        (
+            lambda r: jscan.segment_sum(r, jnp.int32(r), 2, axis_name="a"),
+            "needs indices_are_sorted",
+        ),
+        (
+            lambda r: jscan.associative_scan(
+                jnp.matmul, r[:, None, None], segments=r > 1, axis_name="a"
+            ),
+            "axis_name=.* with segments is not for an operator on whole arrays",
+        ),
+    ],
+)
+def test_what_does_not_go_across(call, message):
+    run = jax.shard_map(call, mesh=mesh_of(8), in_specs=P("a"), out_specs=P("a"))
+    with pytest.raises((TypeError, ValueError), match=message):
+        run(ROW)
