@@ -57,35 +57,40 @@ SIGNATURES = {
     "jscan.reduce": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
         "identity: 'Any' = None, segments: 'Any' = None, "
-        "num_segments: 'int | None' = None, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'Any'"
+        "num_segments: 'int | None' = None, axis_name: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'Any'"
     ),
     "jscan.segment_max": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
         "bucket_size: 'int | None' = None, "
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
-        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
+        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_min": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
         "bucket_size: 'int | None' = None, "
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
-        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
+        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_prod": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
         "bucket_size: 'int | None' = None, "
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
-        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
+        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_sum": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
         "bucket_size: 'int | None' = None, "
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
-        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
+        "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.split": "(x: 'Any', mask: 'Any', axis: 'int' = 0) -> 'Any'",
     "jscan.split_and_segment": (

@@ -114,6 +114,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "reverse": False,
             "exclusive": False,
             "segments": FLAGS,
+            "axis_name": None,
             "method": "auto",
         },
         {
@@ -122,6 +123,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "reverse": wrong.SWITCH,
             "exclusive": wrong.SWITCH,
             "segments": wrong.SEGMENTS,
+            "axis_name": wrong.AXIS_NAME,
             "method": wrong.METHOD,
         },
     )
@@ -140,6 +142,7 @@ def _segment_reduction(call: Callable[..., Any], elements: list[Wrong]) -> Funct
             "bucket_size": None,
             "mode": None,
             "out_sharding": None,
+            "axis_name": None,
             "method": "auto",
         },
         {
@@ -151,6 +154,7 @@ def _segment_reduction(call: Callable[..., Any], elements: list[Wrong]) -> Funct
             "bucket_size": [*wrong.OPTIONAL_COUNT, *wrong.values({"no element": 0})],
             "mode": wrong.MODE,
             "out_sharding": wrong.types({"a string": "rows", "an array": X}),
+            "axis_name": wrong.AXIS_NAME,
             "method": wrong.METHOD,
         },
         (
@@ -215,6 +219,7 @@ SCANS = (
             "exclusive": True,
             "identity": 0.0,
             "segments": FLAGS,
+            "axis_name": None,
             "method": "auto",
         },
         {
@@ -225,6 +230,7 @@ SCANS = (
             "exclusive": wrong.SWITCH,
             "identity": wrong.IDENTITY,
             "segments": wrong.SEGMENTS,
+            "axis_name": wrong.AXIS_NAME,
             "method": wrong.METHOD,
         },
         COMBINATIONS,
@@ -244,6 +250,7 @@ SCANS = (
             "axis": 0,
             "reverse": False,
             "segments": FLAGS,
+            "axis_name": None,
             "method": "auto",
         },
         {
@@ -253,6 +260,7 @@ SCANS = (
             "axis": wrong.AXIS,
             "reverse": wrong.SWITCH,
             "segments": wrong.SEGMENTS,
+            "axis_name": wrong.AXIS_NAME,
             "method": wrong.METHOD,
         },
     ),
@@ -268,6 +276,7 @@ REDUCTIONS = (
             "identity": 0.0,
             "segments": FLAGS,
             "num_segments": 3,
+            "axis_name": None,
             "method": "auto",
         },
         {
@@ -277,6 +286,7 @@ REDUCTIONS = (
             "identity": wrong.IDENTITY,
             "segments": wrong.SEGMENTS,
             "num_segments": wrong.OPTIONAL_COUNT,
+            "axis_name": wrong.AXIS_NAME,
             "method": wrong.METHOD,
         },
         (

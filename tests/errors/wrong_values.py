@@ -380,3 +380,7 @@ FILL = [
     *values({"a list": [1], "a row": np.zeros(3, np.float32)}),
     *known({"a complex number": 1j, "beyond all floats": 1e40}),
 ]
+AXIS_NAME = [
+    *types({"a number": 3, "a list with None": ["a", None]}),
+    *values({"outside of shard_map": "a", "names outside of it": ("a", "b")}),
+]
