@@ -59,6 +59,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 """Functions of a row of N numbers around 1, of which many are on each side of it."""
 
 WITHOUT_GRADIENT = ("cumsum of halves", "enumerate", "enumerate by segments")
+MOVES_DATA = ("pack", "split", "split_and_segment", "distribute", "enumerate by segments")
+"""Functions whose results are elsewhere along the row than their operands."""
 
 
 def gradient_of(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:

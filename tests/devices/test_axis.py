@@ -15,6 +15,7 @@ from tests.cases import every_form, head_flags
 from tests.devices.layouts import (
     COUNT,
     FUNCTIONS,
+    MOVES_DATA,
     WITHOUT_GRADIENT,
     N,
     assert_close,
@@ -32,8 +33,6 @@ LAYOUTS = {
     "two, the other way": ((4, 2), [None, ("b", "a")]),
     "two of 2 x 2 x 2": ((2, 2, 2), ["b", ("a", "c")]),
 }
-MOVES_DATA = ("pack", "split", "split_and_segment", "distribute", "enumerate by segments")
-"""Functions whose results are elsewhere than their operands."""
 
 every_kind = pytest.mark.parametrize(
     "kind", [AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name
