@@ -16,6 +16,10 @@ ALONE = 20
 """How long a process may go on after the other has failed."""
 
 
+FLAGS = "--xla_backend_optimization_level=0"
+"""Programs are compiled in two thirds of the time. What moves is decided before."""
+
+
 def free_port() -> int:
     """A port on which nobody listens."""
     with socket.socket() as listener:
@@ -36,6 +40,7 @@ def wait_for(processes: list[subprocess.Popen[bytes]]) -> None:
 
 def test_two_processes_with_four_devices_each(tmp_path):
     coordinator = f"localhost:{free_port()}"
+    flags = " ".join(filter(None, [os.environ.get("XLA_FLAGS"), FLAGS]))
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     outputs = [tmp_path / f"{number}.txt" for number in range(2)]
     processes: list[subprocess.Popen[bytes]] = []
@@ -47,7 +52,7 @@ def test_two_processes_with_four_devices_each(tmp_path):
                     command,
                     stdout=file,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, "PYTHONPATH": path},
+                    env={**os.environ, "PYTHONPATH": path, "XLA_FLAGS": flags},
                     cwd=ROOT,
                 )
             processes.append(process)

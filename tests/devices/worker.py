@@ -36,7 +36,13 @@ DEVICES = PROCESSES * LOCAL
 ROWS = np.random.default_rng(0).uniform(0.5, 1.5, (DEVICES, N))
 KINDS = (AxisType.Auto, AxisType.Explicit)
 LAYOUTS = {"rows": ("a",), "axis": (None, "a")}
-GRADIENTS = ("cumsum", "cumprod, every form", "associative_scan", "linear_recurrence", "segment_sum")
+GRADIENTS = (
+    "cumsum",
+    "cumprod, every form",
+    "associative_scan",
+    "linear_recurrence",
+    "segment_sum",
+)
 """Functions whose gradients are looked at, too."""
 
 Functions = Mapping[str, Callable[[Any], Any]]
