@@ -48,7 +48,7 @@ GRADIENTS = (
 Functions = Mapping[str, Callable[[Any], Any]]
 
 
-def programs() -> dict[int | None, Functions]:
+def programs() -> Mapping[int | None, Functions]:
     """Functions that run in one program, by the elements of a collective along a sharded axis.
 
     Each device has a total for each row, or for each segment of each row.
@@ -61,10 +61,10 @@ def programs() -> dict[int | None, Functions]:
         own[name] = fn
         if name in GRADIENTS:
             own[f"gradient of {name}"] = gradient_of(fn)
-    return {limit: own for limit, own in found.items()}
+    return found
 
 
-def together(functions: Functions) -> Callable[..., Any]:
+def together(functions: Functions) -> Any:
     """One program of many functions of rows."""
     return jax.jit(jax.vmap(lambda row: {name: fn(row) for name, fn in functions.items()}))
 
