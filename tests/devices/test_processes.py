@@ -32,8 +32,11 @@ def wait_for(processes: list[subprocess.Popen[bytes]]) -> None:
     """Wait until all have ended, or one has failed and the others had time to, or time is up."""
     end = time.monotonic() + SECONDS
     failed = False
-    while any(process.poll() is None for process in processes) and time.monotonic() < end:
-        if not failed and any(process.returncode for process in processes):
+    while time.monotonic() < end:
+        statuses = [process.poll() for process in processes]
+        if None not in statuses:
+            break
+        if any(statuses) and not failed:
             failed, end = True, min(end, time.monotonic() + ALONE)
         time.sleep(0.1)
 
