@@ -98,8 +98,8 @@ def reduce(call: Call, *, num_segments: int | None) -> list[jax.Array]:
     assert num_segments is not None
     assert identity is not None
     # Kernels fill empty segments with the identity. Programs of reduce_then_scan also combine it
-    # with elements, where no segment begins in their part.
-    combines_identity = call.method == "reduce_then_scan"
+    # with elements, where no segment begins in their part, and so do devices that share an axis.
+    combines_identity = call.method == "reduce_then_scan" or bool(call.axis_name)
     if combine is None or not _has_identity(call, combine, is_combined=combines_identity):
         if call.axis_name:
             raise _no_segments_across(call, "a reduction without an identity of known numbers")
@@ -258,6 +258,7 @@ def _reduce_segments(
             kind=kind,
             num_segments=num_segments,
             method=call.method,
+            neutral=_has_identity(call, combine, is_combined=True),
             axis_name=call.axis_name,
         )
 

@@ -77,11 +77,12 @@ def segment_starts(
     heads = as_bool(meshes.gather(flags, axis))
     if not reverse or heads.shape[axis] == 0:
         return heads
-    if axis_name:
-        following, exists = neighbours(heads, axis_name, axis=axis, behind=True)
-        end = following | ~exists
-    else:
-        end = lax.full_like(lax.slice_in_dim(heads, 0, 1, axis=axis), True)
+    if not axis_name:
+        # A pad moves no more than an element between devices, and a concatenation whole arrays.
+        ends = [(-1, 1, 0) if d == axis else (0, 0, 0) for d in range(heads.ndim)]
+        return lax.pad(heads, np.bool_(True), ends)
+    following, exists = neighbours(heads, axis_name, axis=axis, behind=True)
+    end = following | ~exists
     return lax.concatenate([lax.slice_in_dim(heads, 1, None, axis=axis), end], dimension=axis)
 
 
@@ -142,16 +143,16 @@ def shift(
 
 def shift_one(x: jax.Array, element: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """``x`` moved on by one place in scan order, with ``element`` in the place left free."""
-    # jax cannot transpose a pad of which only the padding value is differentiated.
+    # jax cannot transpose a pad of which only the padding value is differentiated. A pad moves no
+    # more than an element between devices, and a concatenation whole arrays.
+    end = (-1, 1, 0) if reverse else (1, -1, 0)
+    ends = [end if d == axis else (0, 0, 0) for d in range(x.ndim)]
     if element.ndim == 0 and not isinstance(element, jax.core.Tracer):
-        ends = (-1, 1, 0) if reverse else (1, -1, 0)
-        return lax.pad(x, element, [ends if d == axis else (0, 0, 0) for d in range(x.ndim)])
+        return lax.pad(x, element, ends)
+    free = lax.pad(lax.full_like(x, False, np.dtype(np.bool_)), np.bool_(True), ends)
     first = spread_element(element, x, axis)
-    if reverse:
-        parts = [lax.slice_in_dim(x, 1, None, axis=axis), first]
-    else:
-        parts = [first, lax.slice_in_dim(x, 0, -1, axis=axis)]
-    return lax.concatenate(parts, dimension=axis)
+    spread = meshes.broadcast(first, x.shape, jax.typeof(x).sharding)
+    return choose(free, spread, lax.pad(x, np.zeros((), x.dtype)[()], ends))
 
 
 def _shift_across(

@@ -115,7 +115,10 @@ def automatically(
     auto = mesh.update_axis_types(dict.fromkeys(explicit, AxisType.Auto))
     shapes = [jax.typeof(x) for x in like]
     layouts = [Layout(auto, aval.shape, tuple(aval.sharding.spec)) for aval in shapes]
-    with use_abstract_mesh(auto), known(layouts or [Layout(auto, (), ())]):
+    if not (layouts and mesh.are_all_axes_explicit):
+        # Beside axes that are Auto, XLA has a say in the layouts, too.
+        layouts = [Layout(auto, (), ())]
+    with use_abstract_mesh(auto), known(layouts):
         results = run(*(jax.tree.map(lambda x: _laid_out(x, auto, ()), tree) for tree in operands))
     leaves, treedef = jax.tree.flatten(results)
     placed = []
@@ -214,20 +217,17 @@ def _entries(
     A mesh axis shards one dimension.
     """
     taken: set[str] = set()
-    entries: list[Entry] = []
-    for d, size in enumerate(x.shape):
-        source = dimensions(d)
-        found: Entry = None
-        for aval in like:
-            if source is None or source >= aval.ndim or aval.shape[source] != size:
+    entries: list[Entry] = [None] * x.ndim
+    for aval in like:
+        for d, size in enumerate(x.shape):
+            source = dimensions(d)
+            if entries[d] is not None or source is None or source >= aval.ndim:
                 continue
             entry = aval.sharding.spec[source]
             names = entry if isinstance(entry, tuple) else (entry,)
-            if entry is not None and not taken.intersection(names):
+            if aval.shape[source] == size and entry is not None and not taken.intersection(names):
                 taken.update(names)
-                found = entry
-                break
-        entries.append(found)
+                entries[d] = entry
     return entries
 
 

@@ -74,8 +74,8 @@ reduce_p = _primitive("jscan_reduce")
 Operands: the K leaves, then the descriptor of segments unless ``kind`` is "whole".
 Results: the leaves, with ``num_segments`` elements along the axis.
 Parameters: ``combine``, ``axis``, ``method`` and ``axis_name`` as in ``scan_p``, ``num_segments``,
-``exact``, whether results have the dtypes in which leaves are combined, and the ``kind`` of
-descriptor:
+``exact``, whether results have the dtypes in which leaves are combined, ``neutral``, whether the
+identity may be combined with elements, and the ``kind`` of descriptor:
 
     ids      the segment of each element is its id, and what lies outside [0, num_segments) is
              dropped. Equal ids must be neighbours
@@ -219,6 +219,7 @@ def reduce(
     num_segments: int,
     method: str,
     exact: bool = False,
+    neutral: bool = True,
     axis_name: AxisName = (),
 ) -> list[jax.Array]:
     """Bind ``reduce_p``."""
@@ -230,6 +231,7 @@ def reduce(
         num_segments=num_segments,
         method=method,
         exact=exact,
+        neutral=neutral,
         axis_name=axis_name,
         **_settings(extent.full_shape(leaves)),
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax._src import core as core_internals
 from jax._src.state import ReadEffect, WriteEffect
 from jax._src.state.discharge import register_discharge_rule
 from jax.extend import core
@@ -27,6 +28,14 @@ with contextlib.suppress(ImportError):
     tt_constructors: Any = dialect  # those in Python, which checkers take for the generated ones
     triton = lowering
     ModuleContext: Any = lowering.ModuleContext  # a lone function needs neither grid nor module
+
+
+def outside_of_vmap() -> contextlib.AbstractContextManager[None]:
+    """A context in which no mesh axis counts as that of a dimension that ``vmap`` maps."""
+    mapped = core_internals.get_axis_env().explicit_mesh_axis_names
+    context: contextlib.AbstractContextManager[None]
+    context = core_internals.remove_explicit_mesh_axis_names(mapped)
+    return context
 
 
 def register_access(

@@ -13,6 +13,7 @@ what comes before the part. These forms run where collectives have names, inside
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -212,7 +213,25 @@ def _ends(
     marked = heads.as_bool(flags)
     first = lax.slice_in_dim(marked, 0, 1, axis=axis)
     rest = lax.slice_in_dim(marked, 1, None, axis=axis) if reverse else marked
-    return _Ends(totals, jnp.any(rest, axis, keepdims=True), first)
+    return _Ends(totals, _any_along(rest, axis), first)
+
+
+def _any_along(marked: jax.Array, axis: int) -> jax.Array:
+    """Whether any element of each row is marked; what is found at once is not looked for."""
+    n = marked.shape[axis]
+    chunk = _chunk(marked.shape, axis)
+    if chunk == n:
+        return jnp.any(marked, axis, keepdims=True)
+    soon = jnp.any(lax.slice_in_dim(marked, 0, chunk, axis=axis), axis, keepdims=True)
+    found: jax.Array = lax.cond(
+        jnp.all(soon), lambda: soon, lambda: jnp.any(marked, axis, keepdims=True)
+    )
+    return found
+
+
+def _chunk(shape: Sequence[int], axis: int) -> int:
+    """How many elements along an axis are looked at, or mended, at once."""
+    return max(1, min(shape[axis], AT_ONCE * shape[axis] // max(1, math.prod(shape))))
 
 
 def _before(
@@ -231,8 +250,13 @@ def _before(
     flags = None
     is_open: jax.Array = here < count - 1 if reverse else here > 0
     if ends is not None:
-        code = ends.inside.astype(jnp.uint8) + 2 * ends.first.astype(jnp.uint8)
-        codes = _gathered(code, axis_name, axis)
+        # In the dtype of a total, so that XLA gathers both at once.
+        dtype = totals[0].dtype if totals[0].dtype != jnp.bool_ else np.dtype(np.uint8)
+        code = jnp.where(ends.inside, np.uint8(1), np.uint8(0))
+        code = code + jnp.where(ends.first, np.uint8(2), np.uint8(0))
+        codes = _gathered(code.astype(dtype), axis_name, axis)
+        codes = lax.real(codes) if jnp.issubdtype(dtype, jnp.complexfloating) else codes
+        codes = codes.astype(jnp.uint8)
         flags, first = codes & np.uint8(1) != 0, codes & np.uint8(2) != 0
         if reverse:
             # A scan also restarts at the end of a part behind which a segment begins. Flags are of
@@ -251,8 +275,8 @@ def _before(
     return Start(values, is_open)
 
 
-MENDED = 2**18
-"""Elements that are mended at once."""
+AT_ONCE = 2**22
+"""Elements of a segmented part that are looked at, and mended, at once."""
 
 
 def _mended(
@@ -266,48 +290,67 @@ def _mended(
 ) -> list[jax.Array]:
     """Scanned parts whose elements before the first restart come behind the start.
 
-    Where an exclusive scan begins the identity stands, and the start takes its place.
+    Where an exclusive scan begins the identity stands, and the start takes its place. Elements are
+    mended chunk by chunk, until every row has restarted.
     """
     full = scanned[0].shape
     n = full[axis]
-    flags = jnp.broadcast_to(
+    assert before.open is not None
+    marked = jnp.broadcast_to(
         heads.as_bool(flags), (*flags.shape[:axis], n, *flags.shape[axis + 1 :])
     )
-    assert before.open is not None
-    place = lax.broadcasted_iota(jnp.int32, flags.shape, axis)
-    if reverse:
-        reached = n - jnp.max(jnp.where(flags, place, 0), axis, keepdims=True)
-    else:
-        reached = jnp.min(jnp.where(flags, place, n), axis, keepdims=True)
-    reached = jnp.where(jnp.broadcast_to(before.open, reached.shape), reached, 0)
-    chunk = max(1, min(n, MENDED * n // max(1, int(np.prod(full)))))
-    most = jnp.max(reached)
+    chunk = _chunk(full, axis)
+    row = (*marked.shape[:axis], 1, *marked.shape[axis + 1 :])
+    reaches = jnp.broadcast_to(before.open, np.broadcast_shapes(before.open.shape, row))
 
-    def unfinished(carry: tuple[jax.Array, list[jax.Array]]) -> jax.Array:
-        return carry[0] * chunk < most
+    def unfinished(carry: _Mending) -> jax.Array:
+        return (carry.number * chunk < n) & jnp.any(carry.reaches)
 
-    def step(carry: tuple[jax.Array, list[jax.Array]]) -> tuple[jax.Array, list[jax.Array]]:
-        number, arrays = carry
-        # The last chunk ends where the axis does, and covers what the one before it has mended.
-        start = jnp.minimum(number * chunk, n - chunk)
-        offset = n - chunk - start if reverse else start
-        parts = [lax.dynamic_slice_in_dim(x, offset, chunk, axis) for x in arrays]
+    def step(carry: _Mending) -> _Mending:
+        # The last chunk ends where the axis does, and begins in the one before it.
+        begin = jnp.minimum(carry.number * chunk, n - chunk)
+        offset = n - chunk - begin if reverse else begin
+        cut = functools.partial(
+            lax.dynamic_slice_in_dim, start_index=offset, slice_size=chunk, axis=axis
+        )
+        parts = [cut(x) for x in carry.arrays]
         values = [jnp.broadcast_to(x, y.shape) for x, y in zip(before.values, parts, strict=True)]
-        along = offset + lax.broadcasted_iota(jnp.int32, parts[0].shape, axis)
-        along = n - 1 - along if reverse else along
-        mends = (along < reached) & (along >= number * chunk)
+        here = cut(marked)
+        place = lax.broadcasted_iota(jnp.int32, here.shape, axis)
+        # From the other end a head is reached still, and what lies before it no more.
+        if reverse:
+            last = jnp.max(jnp.where(here, place, -1), axis, keepdims=True)
+            reached = place >= last
+        else:
+            last = jnp.min(jnp.where(here, place, chunk), axis, keepdims=True)
+            reached = place < last
+        order = chunk - 1 - place if reverse else place
+        mends = carry.reaches & reached & (order + begin >= carry.number * chunk)
         pairs = zip(fn(values, parts), parts, strict=True)
-        mended = [jnp.where(mends, x, y) for x, y in pairs]
+        mended = [jnp.where(jnp.broadcast_to(mends, y.shape), x, y) for x, y in pairs]
         updated = [
             lax.dynamic_update_slice_in_dim(x, y, offset, axis)
-            for x, y in zip(arrays, mended, strict=True)
+            for x, y in zip(carry.arrays, mended, strict=True)
         ]
-        return number + 1, updated
+        passed = ~jnp.any(here, axis, keepdims=True)
+        return _Mending(carry.number + 1, carry.reaches & passed, updated)
 
-    given = extent.vary_alike([jnp.zeros((), jnp.int32), *scanned, most])
-    carry = given[0], given[1:-1]
-    most = given[-1]
-    return list(lax.while_loop(unfinished, step, carry)[1])
+    number, reaches, *arrays = extent.vary_alike([jnp.zeros((), jnp.int32), reaches, *scanned])
+    return list(lax.while_loop(unfinished, step, _Mending(number, reaches, arrays)).arrays)
+
+
+class _Mending(NamedTuple):
+    """How far a part is mended.
+
+    Attributes:
+      number: how many chunks are.
+      reaches: whether the start reaches beyond them.
+      arrays: the results.
+    """
+
+    number: jax.Array
+    reaches: jax.Array
+    arrays: Sequence[jax.Array]
 
 
 def _gathered(x: jax.Array, axis_name: AxisName, axis: int) -> jax.Array:

@@ -95,8 +95,18 @@ def register(
 
 def _run(primitive: core.Primitive, *operands: jax.Array, **params: Any) -> list[jax.Array]:
     # Under disable_jit the compiled function would come back here.
-    with jax.disable_jit(False):
+    with jax.disable_jit(False), _outside_of_vmap(params["layout"]):
         return _compiled(primitive, tuple(sorted(params.items())))(*operands)
+
+
+def _outside_of_vmap(layout: meshes.Layout | None) -> contextlib.AbstractContextManager[None]:
+    """A context for compiling what is bound inside of a vmap over a sharded dimension."""
+    if layout is None:
+        return contextlib.nullcontext()
+    # Pallas takes seconds to import, and of what is no kernel only this needs an internal of jax.
+    from jscan.kernels import internals
+
+    return internals.outside_of_vmap()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -121,8 +131,14 @@ def _lower_to_devices(
     **params: Any,
 ) -> Sequence[Any]:
     """Lower for one device by ``rule``, for several ``in_parts``, and for one of these `across`."""
-    if params.get("axis_name"):
+    names = params.get("axis_name")
+    if names:
         assert across is not None
+        avals: Sequence[Any] = ctx.avals_in
+        if not any(aval.mat.varying.intersection(names) for aval in avals):
+            # What varies is not told of here, but may be outside of a shard_map around this one.
+            local = {"avals_in": ctx.avals_in, "avals_out": ctx.avals_out}
+            ctx = ctx.replace(**{k: partition.local_avals(v) for k, v in local.items()})
         with _as_traced(ctx, {**params, "layout": None}):
             return mlir.lower_fun(across, multiple_results=True)(ctx, *operands, **params)
     if layout is None:
@@ -259,6 +275,14 @@ def _batched(
     return rule(batch, operands, dims, **params)
 
 
+def mesh_axis_of(batch: Any) -> meshes.Entry:
+    """The Explicit mesh axes over which the dimension that is mapped is sharded."""
+    # jax tells of none while the axes of the mesh count as Auto.
+    with use_abstract_mesh(AbstractMesh((), ())):
+        entry: meshes.Entry = batch.explicit_mesh_axis
+    return entry
+
+
 def batched(
     primitive: core.Primitive,
     batch: Any,
@@ -281,6 +305,6 @@ def batched(
         for x, d in zip(operands, dims, strict=True)
     ]
     if layout is not None:
-        layout = layout.with_batch(place, batch.size, batch.explicit_mesh_axis)
+        layout = layout.with_batch(place, batch.size, mesh_axis_of(batch))
     results = primitive.bind(*aligned, axis=axis + (place <= axis), layout=layout, **params)
     return results, [place] * len(results)

@@ -53,7 +53,7 @@ def locate_batching(
 ) -> tuple[list[jax.Array], list[int]]:
     """Bind with the batch dimension first, since bounds are located along the last."""
     if layout is not None:
-        layout = layout.with_batch(0, batch.size, batch.explicit_mesh_axis)
+        layout = layout.with_batch(0, batch.size, base.mesh_axis_of(batch))
     moved = jnp.moveaxis(operands[0], dims[0], 0)
     return locate_p.bind(moved, layout=layout, **params), [0]
 

@@ -6,8 +6,9 @@ how a primitive is to be divided, and is told by the layout of the first result:
     dimensions that are not scanned    each device runs the primitive on what it holds
     the scanned axis                   each device runs its part, and totals are exchanged
 
-A program with such a callback cannot be exported. There, and where this process sees fewer devices
-than the program has, the primitive is lowered for one device, and XLA gathers its operands.
+A program with such a callback cannot be exported, and no other process finds it in a cache. There,
+and where this process sees fewer devices than the program has, the primitive is lowered for one
+device, and XLA gathers its operands.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +24,7 @@ import jax
 import numpy as np
 from jax.core import ShapedArray
 from jax.experimental.custom_partitioning import custom_partitioning
+from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend import core
 from jax.interpreters import mlir
 from jax.sharding import (
@@ -146,7 +149,11 @@ def lower(
     )
     # Inside of the callback everything is local, so that it is traced outside of any mesh.
     current = jax.sharding.get_abstract_mesh()
-    with use_abstract_mesh(AbstractMesh((), (), abstract_device=current.abstract_device)):
+    local_mesh = AbstractMesh((), (), abstract_device=current.abstract_device)
+    # A program's text says of the callback no more than its address, which another one may have
+    # later on. With a name of its own no cache takes one program for another.
+    name = set_xla_metadata(jscan_program=uuid.uuid4().hex)
+    with use_abstract_mesh(local_mesh), name:
         return mlir.lower_fun(divisible, multiple_results=True)(local, *operands)
 
 

@@ -195,9 +195,12 @@ def reduce_dimensions(
     *,
     axis: int,
     kind: str,
+    neutral: bool,
     **_: Any,
 ) -> partition.Dimensions:
     """Those of the leaves and of what describes elements; offsets are whole on each device."""
+    if not neutral:
+        return partition.but_for(axis, operands, results)
     count = len(operands) - (kind == "offsets")
     return partition.reduced(axis, operands, results, count)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
@@ -10,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import jscan
 from jscan import operators, primitives
+from jscan.plain import across
 from tests import reference
 from tests.cases import every_form, head_flags
 from tests.devices.layouts import (
@@ -96,6 +98,90 @@ def test_every_form_with_segments_that_straddle_devices(form, share):
         np.testing.assert_array_equal(y, values)
     largest = max(c.elements for c in collectives(run.lower(*operands).compile()))
     assert largest <= 8 * 3
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 7, 40])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
+def test_parts_are_mended_chunk_by_chunk(monkeypatch, at_once, reverse, share):
+    monkeypatch.setattr(across, "AT_ONCE", at_once)
+    rng = np.random.default_rng(9)
+    x, flags = rng.integers(-9, 9, (2, 88)).astype(np.int32), rng.random((2, 88)) < share
+    mesh = mesh_of(8)
+    operands = [placed(a, mesh, None, "a") for a in (x, flags)]
+    run = jax.jit(lambda x, f: jscan.cumsum(x, 1, reverse, segments=f))
+    expected = reference.scan(np.add, x, axis=1, reverse=reverse, flags=flags)
+    np.testing.assert_array_equal(run(*operands), expected)
+
+
+def test_an_identity_that_is_none_stands_in_empty_segments_alone():
+    mesh = mesh_of(8)
+    x = placed(np.random.default_rng(4).uniform(2, 3, (2, 64)), mesh, None, "a")
+    heads = placed(np.isin(np.arange(64), [5, 20, 33]), mesh, "a")
+
+    def run(x, heads):
+        return jscan.reduce(jnp.minimum, x, axis=1, identity=1.0, segments=heads, num_segments=6)
+
+    expected = jax.jit(run)(np.asarray(x), np.asarray(heads))
+    np.testing.assert_array_equal(jax.jit(run)(x, heads), expected)
+    assert np.asarray(expected)[:, :4].min() > 1
+
+
+def test_eager_vmap_over_a_sharded_dimension_beside_a_sharded_axis():
+    mesh = mesh_of(4, 2, kind=AxisType.Explicit)
+    found = jax.vmap(jscan.cumsum)(placed(ROWS, mesh, "b", "a"))
+    np.testing.assert_allclose(found, ROWS.cumsum(1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod, every form", "linear_recurrence, reversed"])
+def test_axes_that_are_left_to_an_inner_program(name):
+    """Explicit axes inside of a shard_map over others."""
+    mesh = mesh_of(4, 2, kind=AxisType.Explicit)
+    fn = jax.vmap(FUNCTIONS[name])
+    part = jax.shard_map(fn, mesh=mesh, axis_names={"a"}, in_specs=P("a"), out_specs=P("a"))
+    with jax.set_mesh(mesh):
+        found = jax.jit(part)(placed(ROWS, mesh, "a", "b"))
+    assert_close(found, jax.jit(fn)(ROWS))
+
+
+def test_an_exclusive_scan_by_a_traced_identity_moves_edges():
+    mesh = mesh_of(8)
+    flags = placed(np.arange(512) % 50 == 3, mesh, "a")
+
+    @jax.jit
+    def run(x, flags, one):
+        options = {"exclusive": True, "identity": one, "segments": flags, "reverse": True}
+        return jscan.associative_scan(lambda a, b: a * b, x, **options)
+
+    x = np.random.default_rng(5).uniform(0.9, 1.1, 512)
+    operands = placed(x, mesh, "a"), flags, 1.0
+    compiled = run.lower(*operands).compile()
+    assert max(c.elements for c in collectives(compiled)) <= 8
+    expected = reference.scan(
+        np.multiply, x, reverse=True, exclusive=True, identity=1.0, flags=np.asarray(flags)
+    )
+    np.testing.assert_allclose(compiled(*operands), expected, rtol=1e-10)
+
+
+def test_flags_that_lie_otherwise_than_the_data():
+    mesh = mesh_of(4, 2, kind=AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        x = placed(ROWS, mesh, None, ("b", "a"))
+        flags = placed(np.zeros(ROWS.shape, bool), mesh, "a")
+        y = jax.jit(lambda x, f: jscan.cumsum(x, 1, segments=f))(x, flags)
+    assert y.sharding.is_equivalent_to(x.sharding, 2)
+    np.testing.assert_allclose(y, ROWS.cumsum(1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod, every form", "linear_recurrence, reversed"])
+def test_meshes_of_axes_of_both_kinds(name):
+    mesh = jax.make_mesh(
+        (4, 2), ("a", "b"), axis_types=(AxisType.Auto, AxisType.Explicit), devices=jax.devices()
+    )
+    fn = jax.vmap(FUNCTIONS[name])
+    with jax.set_mesh(mesh):
+        found = jax.jit(fn)(placed(ROWS, mesh, "b", "a"))
+    assert_close(found, jax.jit(fn)(ROWS))
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod, every form", "reduce, in order"])

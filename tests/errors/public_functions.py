@@ -114,8 +114,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "reverse": False,
             "exclusive": False,
             "segments": FLAGS,
-            "axis_name": None,
-            "method": "auto",
+            **wrong.DEFAULTS,
         },
         {
             "x": [*wrong.NUMBERS, *elements, *wrong.SCALAR],
@@ -123,8 +122,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "reverse": wrong.SWITCH,
             "exclusive": wrong.SWITCH,
             "segments": wrong.SEGMENTS,
-            "axis_name": wrong.AXIS_NAME,
-            "method": wrong.METHOD,
+            **wrong.HOW,
         },
     )
 
@@ -142,8 +140,7 @@ def _segment_reduction(call: Callable[..., Any], elements: list[Wrong]) -> Funct
             "bucket_size": None,
             "mode": None,
             "out_sharding": None,
-            "axis_name": None,
-            "method": "auto",
+            **wrong.DEFAULTS,
         },
         {
             "data": [*wrong.NUMBERS, *elements, *wrong.FIVE_ROWS],
@@ -154,8 +151,7 @@ def _segment_reduction(call: Callable[..., Any], elements: list[Wrong]) -> Funct
             "bucket_size": [*wrong.OPTIONAL_COUNT, *wrong.values({"no element": 0})],
             "mode": wrong.MODE,
             "out_sharding": wrong.types({"a string": "rows", "an array": X}),
-            "axis_name": wrong.AXIS_NAME,
-            "method": wrong.METHOD,
+            **wrong.HOW,
         },
         (
             Misuse(
@@ -219,8 +215,7 @@ SCANS = (
             "exclusive": True,
             "identity": 0.0,
             "segments": FLAGS,
-            "axis_name": None,
-            "method": "auto",
+            **wrong.DEFAULTS,
         },
         {
             "fn": wrong.OPERATOR,
@@ -230,8 +225,7 @@ SCANS = (
             "exclusive": wrong.SWITCH,
             "identity": wrong.IDENTITY,
             "segments": wrong.SEGMENTS,
-            "axis_name": wrong.AXIS_NAME,
-            "method": wrong.METHOD,
+            **wrong.HOW,
         },
         COMBINATIONS,
     ),
@@ -250,8 +244,7 @@ SCANS = (
             "axis": 0,
             "reverse": False,
             "segments": FLAGS,
-            "axis_name": None,
-            "method": "auto",
+            **wrong.DEFAULTS,
         },
         {
             "a": wrong.SLOPES,
@@ -260,8 +253,7 @@ SCANS = (
             "axis": wrong.AXIS,
             "reverse": wrong.SWITCH,
             "segments": wrong.SEGMENTS,
-            "axis_name": wrong.AXIS_NAME,
-            "method": wrong.METHOD,
+            **wrong.HOW,
         },
     ),
 )
@@ -276,8 +268,7 @@ REDUCTIONS = (
             "identity": 0.0,
             "segments": FLAGS,
             "num_segments": 3,
-            "axis_name": None,
-            "method": "auto",
+            **wrong.DEFAULTS,
         },
         {
             "fn": wrong.OPERATOR,
@@ -286,8 +277,7 @@ REDUCTIONS = (
             "identity": wrong.IDENTITY,
             "segments": wrong.SEGMENTS,
             "num_segments": wrong.OPTIONAL_COUNT,
-            "axis_name": wrong.AXIS_NAME,
-            "method": wrong.METHOD,
+            **wrong.HOW,
         },
         (
             *COMBINATIONS,

@@ -384,3 +384,5 @@ AXIS_NAME = [
     *types({"a number": 3, "a list with None": ["a", None]}),
     *values({"outside of shard_map": "a", "names outside of it": ("a", "b")}),
 ]
+DEFAULTS = {"axis_name": None, "method": "auto"}
+HOW = {"axis_name": AXIS_NAME, "method": METHOD}
