@@ -5,9 +5,9 @@ Each device has a part of the axis, in the order of the devices. Only totals tra
     part      reduce ─► total ──┐                      ┌──► scan from what comes before
     others    reduce ─► total ──┴─ gather ─ combine ───┴──► ...
 
-so that three bytes move in memory where a scan of one device moves two. A segmented part is scanned
-at once, and its last result is its total: what stands before its first head is then combined with
-what comes before the part. These forms run where collectives have names, inside of ``shard_map``.
+so that three bytes move in memory where a scan of one device moves two. Of a segmented part the
+total since its last restart is wanted, which is of the last elements alone where segments are
+short. These forms run where collectives have names, inside of ``shard_map``.
 """
 
 from __future__ import annotations
@@ -58,19 +58,15 @@ def scan_across(
         totals = _total(leaves, combine, method=method, **along)
         before = _before(fn, totals, None, axis_name, **along)
     else:
-        leaves = [x.astype(dtype) for x, dtype in zip(leaves, combine.dtypes, strict=True)]
-        scanned = primitives.scan(leaves, flags, method=method, **forms)
-        ends = _ends(fn, leaves, scanned, flags, exclusive=exclusive, **along)
+        ends = _ends(leaves, flags, combine=combine, method=method, **along)
         before = _before(fn, ends.totals, ends, axis_name, **along)
     if differentiable:
         given = joined(leaves, flags)
         start: dict[str, Any] = {"start": before.values, "start_open": before.open}
         forms |= {"segmented": segmented, "used": (True,) * len(leaves), "differentiable": True}
         results = scan_in_plain_jax(*given, **start, **forms)
-    elif flags is None:
-        results = primitives.scan(leaves, None, method=method, start=before, **forms)
     else:
-        results = _mended(fn, scanned, flags, before, **along)
+        results = primitives.scan(leaves, flags, method=method, start=before, **forms)
     pairs = zip(results, narrow, used, strict=True)
     return [x.astype(dtype) for x, dtype, is_used in pairs if is_used]
 
@@ -195,43 +191,54 @@ def _total(
     )
 
 
+AT_ONCE = 2**20
+"""Elements at the end of a part in which a restart is looked for."""
+
+
 def _ends(
-    fn: Combination,
     leaves: Sequence[jax.Array],
-    scanned: Sequence[jax.Array],
     flags: jax.Array,
     *,
+    combine: Combine,
     axis: int,
     reverse: bool,
-    exclusive: bool,
+    method: str,
 ) -> _Ends:
-    """The ends of a segmented part that has been scanned by itself."""
-    totals = [first_of(x, axis=axis, reverse=not reverse) for x in scanned]
-    if exclusive:
-        last = [first_of(x, axis=axis, reverse=not reverse) for x in leaves]
-        totals = fn(totals, last)
+    """The ends of a segmented part; where each row restarts near its end, no more is read."""
     marked = heads.as_bool(flags)
     first = lax.slice_in_dim(marked, 0, 1, axis=axis)
-    rest = lax.slice_in_dim(marked, 1, None, axis=axis) if reverse else marked
-    return _Ends(totals, _any_along(rest, axis), first)
+    n, shape = marked.shape[axis], extent.full_shape([*leaves, marked])
+    chunk = max(1, min(n, AT_ONCE * n // math.prod(shape)))
 
+    def ends(size: int) -> tuple[list[jax.Array], jax.Array]:
+        begin = 0 if reverse else n - size
+        cut = functools.partial(
+            lax.slice_in_dim, start_index=begin, limit_index=begin + size, axis=axis
+        )
+        scanned = primitives.scan(
+            [cut(x).astype(d) for x, d in zip(leaves, combine.dtypes, strict=True)],
+            cut(flags),
+            combine=combine,
+            axis=axis,
+            reverse=reverse,
+            exclusive=False,
+            method="auto" if size < n or method == "block" else method,
+        )
+        return [first_of(x, axis=axis, reverse=not reverse) for x in scanned], restarts(cut(marked))
 
-def _any_along(marked: jax.Array, axis: int) -> jax.Array:
-    """Whether any element of each row is marked; what is found at once is not looked for."""
-    n = marked.shape[axis]
-    chunk = _chunk(marked.shape, axis)
+    def restarts(marked: jax.Array) -> jax.Array:
+        # From the other end a scan restarts behind a head, and where the part begins is none.
+        rest = lax.slice_in_dim(marked, 1, None, axis=axis) if reverse else marked
+        return jnp.any(rest, axis, keepdims=True)
+
     if chunk == n:
-        return jnp.any(marked, axis, keepdims=True)
-    soon = jnp.any(lax.slice_in_dim(marked, 0, chunk, axis=axis), axis, keepdims=True)
-    found: jax.Array = lax.cond(
-        jnp.all(soon), lambda: soon, lambda: jnp.any(marked, axis, keepdims=True)
-    )
-    return found
-
-
-def _chunk(shape: Sequence[int], axis: int) -> int:
-    """How many elements along an axis are looked at, or mended, at once."""
-    return max(1, min(shape[axis], AT_ONCE * shape[axis] // max(1, math.prod(shape))))
+        totals, inside = ends(n)
+    else:
+        begin = 0 if reverse else n - chunk
+        soon = restarts(lax.slice_in_dim(marked, begin, begin + chunk, axis=axis))
+        near, whole = functools.partial(ends, chunk), functools.partial(ends, n)
+        totals, inside = lax.cond(jnp.all(soon), near, whole)
+    return _Ends(totals, inside, first)
 
 
 def _before(
@@ -273,84 +280,6 @@ def _before(
     if is_open.ndim == 0:
         is_open = jnp.broadcast_to(is_open, (1,) * values[0].ndim)
     return Start(values, is_open)
-
-
-AT_ONCE = 2**22
-"""Elements of a segmented part that are looked at, and mended, at once."""
-
-
-def _mended(
-    fn: Combination,
-    scanned: Sequence[jax.Array],
-    flags: jax.Array,
-    before: Start,
-    *,
-    axis: int,
-    reverse: bool,
-) -> list[jax.Array]:
-    """Scanned parts whose elements before the first restart come behind the start.
-
-    Where an exclusive scan begins the identity stands, and the start takes its place. Elements are
-    mended chunk by chunk, until every row has restarted.
-    """
-    full = scanned[0].shape
-    n = full[axis]
-    assert before.open is not None
-    marked = jnp.broadcast_to(
-        heads.as_bool(flags), (*flags.shape[:axis], n, *flags.shape[axis + 1 :])
-    )
-    chunk = _chunk(full, axis)
-    row = (*marked.shape[:axis], 1, *marked.shape[axis + 1 :])
-    reaches = jnp.broadcast_to(before.open, np.broadcast_shapes(before.open.shape, row))
-
-    def unfinished(carry: _Mending) -> jax.Array:
-        return (carry.number * chunk < n) & jnp.any(carry.reaches)
-
-    def step(carry: _Mending) -> _Mending:
-        # The last chunk ends where the axis does, and begins in the one before it.
-        begin = jnp.minimum(carry.number * chunk, n - chunk)
-        offset = n - chunk - begin if reverse else begin
-        cut = functools.partial(
-            lax.dynamic_slice_in_dim, start_index=offset, slice_size=chunk, axis=axis
-        )
-        parts = [cut(x) for x in carry.arrays]
-        values = [jnp.broadcast_to(x, y.shape) for x, y in zip(before.values, parts, strict=True)]
-        here = cut(marked)
-        place = lax.broadcasted_iota(jnp.int32, here.shape, axis)
-        # From the other end a head is reached still, and what lies before it no more.
-        if reverse:
-            last = jnp.max(jnp.where(here, place, -1), axis, keepdims=True)
-            reached = place >= last
-        else:
-            last = jnp.min(jnp.where(here, place, chunk), axis, keepdims=True)
-            reached = place < last
-        order = chunk - 1 - place if reverse else place
-        mends = carry.reaches & reached & (order + begin >= carry.number * chunk)
-        pairs = zip(fn(values, parts), parts, strict=True)
-        mended = [jnp.where(jnp.broadcast_to(mends, y.shape), x, y) for x, y in pairs]
-        updated = [
-            lax.dynamic_update_slice_in_dim(x, y, offset, axis)
-            for x, y in zip(carry.arrays, mended, strict=True)
-        ]
-        passed = ~jnp.any(here, axis, keepdims=True)
-        return _Mending(carry.number + 1, carry.reaches & passed, updated)
-
-    number, reaches, *arrays = extent.vary_alike([jnp.zeros((), jnp.int32), reaches, *scanned])
-    return list(lax.while_loop(unfinished, step, _Mending(number, reaches, arrays)).arrays)
-
-
-class _Mending(NamedTuple):
-    """How far a part is mended.
-
-    Attributes:
-      number: how many chunks are.
-      reaches: whether the start reaches beyond them.
-      arrays: the results.
-    """
-
-    number: jax.Array
-    reaches: jax.Array
-    arrays: Sequence[jax.Array]
 
 
 def _gathered(x: jax.Array, axis_name: AxisName, axis: int) -> jax.Array:

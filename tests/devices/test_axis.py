@@ -103,7 +103,7 @@ def test_every_form_with_segments_that_straddle_devices(form, share):
 @pytest.mark.parametrize("at_once", [1, 3, 7, 40])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
-def test_parts_are_mended_chunk_by_chunk(monkeypatch, at_once, reverse, share):
+def test_restarts_are_looked_for_at_the_end_of_a_part(monkeypatch, at_once, reverse, share):
     monkeypatch.setattr(across, "AT_ONCE", at_once)
     rng = np.random.default_rng(9)
     x, flags = rng.integers(-9, 9, (2, 88)).astype(np.int32), rng.random((2, 88)) < share
