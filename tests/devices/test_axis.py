@@ -100,6 +100,7 @@ def test_every_form_with_segments_that_straddle_devices(form, share):
     assert largest <= 8 * 3
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("at_once", [1, 3, 7, 40])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3])

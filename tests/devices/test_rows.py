@@ -68,6 +68,7 @@ def test_gradients_stay_on_their_devices(name, layout, kind):
     check(gradient_of(FUNCTIONS[name]), layout, kind)
 
 
+@pytest.mark.sweep
 @every_function
 def test_shard_map_runs_what_each_device_holds(name):
     mesh = mesh_of(4, 2)

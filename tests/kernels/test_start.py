@@ -166,6 +166,7 @@ def integers(shape: tuple[int, ...], seed: int = 0, dtype: Any = np.int32) -> Ar
     return np.random.default_rng(seed).integers(-9, 10, shape).astype(dtype)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("n", [1, 8, 37])
 @every_form
 @every_engine
@@ -195,6 +196,7 @@ def test_an_operator_that_does_not_commute(strategy, form, monkeypatch):
     Call(affine, leaves, start, AFFINE, flags, **how).check(strategy)
 
 
+@pytest.mark.sweep
 @exclusive_or_not
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, 2])
