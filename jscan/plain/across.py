@@ -90,7 +90,7 @@ def reduce_across(
     leaves, descriptor = parted(operands, kind != "whole")
     full = full_shape(operands, axis, kind)
     leaves = extent.at_full_size(leaves, full)
-    if descriptor is not None:
+    if descriptor is not None and full[axis]:
         kind, descriptor = of_this_part(descriptor, kind, axis_name, axis=axis, n=full[axis])
     how: dict[str, Any] = {"combine": combine, "axis": axis, "method": method}
     totals = primitives.reduce(
@@ -100,7 +100,7 @@ def reduce_across(
         results: list[jax.Array] = [lax.psum(x, axis_name) for x in totals]
     else:
         fn = functools.partial(combine, differentiable=differentiable)
-        results = _folded(fn, [lax.all_gather(x, axis_name) for x in totals])
+        results = _folded(fn, [heads.gather_parts(x, axis_name) for x in totals])
         if differentiable:
             results = [_from_the_first(x, axis_name) for x in results]
     if exact:
@@ -257,8 +257,8 @@ def _before(
     flags = None
     is_open: jax.Array = here < count - 1 if reverse else here > 0
     if ends is not None:
-        # In the dtype of a total, so that XLA gathers both at once.
-        dtype = totals[0].dtype if totals[0].dtype != jnp.bool_ else np.dtype(np.uint8)
+        # In the dtype of a total, so that XLA gathers both at once; not every narrow one has a 3.
+        dtype = totals[0].dtype if totals[0].dtype.itemsize >= 4 else np.dtype(np.uint8)
         code = jnp.where(ends.inside, np.uint8(1), np.uint8(0))
         code = code + jnp.where(ends.first, np.uint8(2), np.uint8(0))
         codes = _gathered(code.astype(dtype), axis_name, axis)
@@ -284,8 +284,7 @@ def _before(
 
 def _gathered(x: jax.Array, axis_name: AxisName, axis: int) -> jax.Array:
     """What all devices have, in their order along the axis."""
-    parts: jax.Array = lax.all_gather(x, axis_name, axis=axis, tiled=True)
-    return parts
+    return heads.gather_parts(x, axis_name, axis=axis, tiled=True)
 
 
 def _from_the_first(x: jax.Array, axis_name: AxisName) -> jax.Array:

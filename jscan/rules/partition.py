@@ -1,7 +1,7 @@
 """How a primitive is divided among the devices of a program, where XLA finds the layouts.
 
 A program for several devices is partitioned by XLA after jscan has lowered it. XLA asks a callback
-how a primitive is to be divided, and is told by the layout of the first result:
+how a primitive is to be divided, and the array that is divided most decides:
 
     dimensions that are not scanned    each device runs the primitive on what it holds
     the scanned axis                   each device runs its part, and totals are exchanged
@@ -50,7 +50,7 @@ class Dimensions:
       operands: the labels of each operand's dimensions.
       results: those of each result's.
       sizes: the size of what each label names.
-      axis: the label of the scanned axis, if parts of it can be told of each other.
+      axis: the label of the scanned axis, if a device with a part of it can do its share.
     """
 
     operands: tuple[Labels, ...]

@@ -218,3 +218,22 @@ def test_an_axis_without_elements():
     mesh = mesh_of(8)
     x = placed(np.zeros((8, 0)), mesh, "a")
     assert jax.jit(lambda x: jscan.cumsum(x, 1))(x).shape == (8, 0)
+    none = placed(np.zeros(0), mesh, "a")
+    run = jax.jit(lambda x: jscan.reduce(operators.add, x, segments=x > 0, num_segments=2))
+    np.testing.assert_array_equal(run(none), [0, 0])
+
+
+@pytest.mark.parametrize("dtype", ["int2", "int4", "int8", "bfloat16", "bool"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_segments_of_narrow_leaves(dtype, reverse):
+    mesh = mesh_of(8)
+    x = np.arange(64) % 2 == 1
+    flags = np.isin(np.arange(64), [8, 16, 17, 40])
+    leaf = jnp.asarray(x).astype(dtype)
+
+    def run(x, flags):
+        return jscan.associative_scan(jnp.maximum, x, reverse, segments=flags)
+
+    found = jax.jit(run)(placed(leaf, mesh, "a"), placed(flags, mesh, "a"))
+    expected = reference.scan(np.maximum, x.astype(np.int32), reverse=reverse, flags=flags)
+    np.testing.assert_array_equal(np.asarray(found.astype(jnp.int32)), expected)
