@@ -14,6 +14,7 @@ device, and XLA gathers its operands.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import uuid
@@ -116,12 +117,16 @@ def _labelled(
 
 def lower(
     primitive: core.Primitive,
+    uneven: Callable[..., list[jax.Array]] | None,
     dimensions: Dimensions,
     ctx: mlir.LoweringRuleContext,
     *operands: Any,
     **params: Any,
 ) -> Sequence[Any]:
-    """Lower a primitive to what XLA divides by the callback."""
+    """Lower a primitive to what XLA divides by the callback.
+
+    Where the scanned axis does not divide evenly, each device runs the form ``uneven``.
+    """
 
     def whole(*operands: jax.Array) -> list[jax.Array]:
         results: list[jax.Array] = primitive.bind(*operands, **params)
@@ -131,7 +136,8 @@ def lower(
         mesh: Mesh, operands: Sequence[jax.ShapeDtypeStruct], results: Any
     ) -> tuple[Mesh, Callable[..., Any], Any, Any]:
         del mesh
-        return _divided(primitive, dimensions, params, jax.tree.leaves(results), operands)
+        forms = primitive.bind, uneven
+        return _divided(forms, dimensions, params, jax.tree.leaves(results), operands)
 
     divisible = custom_partitioning(whole)
     divisible.def_partition(
@@ -224,7 +230,7 @@ def _first_operand_s(mesh: Mesh, operands: Any, results: Any) -> Any:
 
 
 def _divided(
-    primitive: core.Primitive,
+    forms: tuple[Callable[..., list[jax.Array]], Callable[..., list[jax.Array]] | None],
     dimensions: Dimensions,
     params: Mapping[str, Any],
     results: Sequence[jax.ShapeDtypeStruct],
@@ -235,19 +241,20 @@ def _divided(
     layout = _layout_of(list(zip(arrays, labels, strict=True)))
     entries = dict(layout.entries)
     across = dimensions.axis and entries.get(dimensions.axis)
+    form, uneven = forms
     if across and dimensions.axis:
-        if not _goes_evenly(layout, across, dimensions.sizes[dimensions.axis]):
-            entries.pop(dimensions.axis)
-        else:
-            params = {**params, "axis_name": across}
+        params = {**params, "axis_name": across}
+        length = dimensions.sizes[dimensions.axis]
+        if length % math.prod(layout.mesh.shape[name] for name in across):
+            assert uneven is not None
+            form = functools.partial(uneven, length=length)
 
     def placed(labels: Labels) -> NamedSharding:
         spec = [entries.get(label) if label else None for label in labels]
         return NamedSharding(layout.mesh, PartitionSpec(*spec))
 
     def local(*operands: jax.Array) -> list[jax.Array]:
-        found: list[jax.Array] = primitive.bind(*operands, **params)
-        return found
+        return form(*operands, **params)
 
     return (
         layout.mesh,
@@ -268,10 +275,6 @@ class _Layout:
     def parts(self) -> int:
         """Into how many parts it divides."""
         return math.prod(self.mesh.shape[name] for own in self.entries.values() for name in own)
-
-
-def _goes_evenly(layout: _Layout, names: Sequence[str], size: int) -> bool:
-    return size % math.prod(layout.mesh.shape[name] for name in names) == 0
 
 
 def _layout_of(arrays: Sequence[tuple[jax.ShapeDtypeStruct, Labels]]) -> _Layout:
