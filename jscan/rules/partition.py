@@ -6,6 +6,9 @@ how a primitive is to be divided, and the array that is divided most decides:
     dimensions that are not scanned    each device runs the primitive on what it holds
     the scanned axis                   each device runs its part, and totals are exchanged
 
+Inside of a ``shard_map`` XLA divides along the axes of the mesh that are left to it. There the
+scanned axis is whole on each device.
+
 A program with such a callback cannot be exported, and no other process finds it in a cache. There,
 and where this process sees fewer devices than the program has, the primitive is lowered for one
 device, and XLA gathers its operands.
@@ -69,6 +72,17 @@ class Dimensions:
         sides = [", ".join(map(factors, side)) for side in (self.operands, self.results)]
         return " -> ".join(sides)
 
+    def with_axis_whole(self) -> Dimensions:
+        """The same where the scanned axis is whole on each device."""
+
+        def others(arrays: Sequence[Labels]) -> tuple[Labels, ...]:
+            return tuple(
+                tuple(None if label == self.axis else label for label in labels)
+                for labels in arrays
+            )
+
+        return Dimensions(others(self.operands), others(self.results), self.sizes)
+
 
 def together(
     operands: Sequence[ShapedArray], results: Sequence[ShapedArray], *, axis: int, **_: Any
@@ -127,6 +141,10 @@ def lower(
 
     Where the scanned axis does not divide evenly, each device runs the form ``uneven``.
     """
+    if _is_partly_manual(ctx.module_context.axis_context):
+        # XLA numbers the devices of each group from 0 there, and takes collectives for those of
+        # the whole program.
+        dimensions = dimensions.with_axis_whole()
 
     def whole(*operands: jax.Array) -> list[jax.Array]:
         results: list[jax.Array] = primitive.bind(*operands, **params)
@@ -147,7 +165,13 @@ def lower(
         sharding_rule=dimensions.rule(),
     )
     context: Any = ctx.module_context.axis_context
-    placed = dataclasses.replace(context, device_assignment=_some_devices(context.num_devices))
+    count = _sharing(context)
+    some: dict[str, Any] = (
+        {"mesh": _mesh((count,)), "manual_axes": frozenset()}
+        if _is_partly_manual(context)
+        else {"device_assignment": _some_devices(count)}
+    )
+    placed = dataclasses.replace(context, **some)
     local = ctx.replace(
         module_context=ctx.module_context.replace(axis_context=placed),
         avals_in=local_avals(ctx.avals_in),
@@ -206,11 +230,24 @@ def lower_by_layout(
 def is_for_xla_to_divide(ctx: mlir.LoweringRuleContext) -> bool:
     """Whether the program is for several devices, and XLA can call back."""
     module = ctx.module_context
-    count = getattr(module.axis_context, "num_devices", 1)
+    count = _sharing(module.axis_context)
     # In a mesh of Explicit axes the callback's program would be one of that mesh.
     explicit = AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
     silent = explicit or module.lowering_parameters.for_export
     return count > 1 and not silent and bool(_some_devices(count))
+
+
+def _is_partly_manual(context: Any) -> bool:
+    """Whether this is the context of a ``shard_map``, which may leave axes of its mesh to XLA."""
+    return hasattr(context, "manual_axes")
+
+
+def _sharing(context: Any) -> int:
+    """The number of devices among which XLA divides arrays."""
+    if not _is_partly_manual(context):
+        return getattr(context, "num_devices", 1)
+    sizes: Mapping[str, int] = context.mesh.shape
+    return math.prod(size for name, size in sizes.items() if name not in context.manual_axes)
 
 
 def _some_devices(count: int) -> tuple[jax.Device, ...]:
