@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import jscan
 from jscan import operators, primitives
-from jscan.plain import across
+from jscan.plain import tails
 from tests import reference
 from tests.cases import every_form, head_flags
 from tests.devices.layouts import (
@@ -107,7 +107,7 @@ def test_every_form_with_segments_that_straddle_devices(form, share):
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
 def test_restarts_are_looked_for_at_the_end_of_a_part(monkeypatch, at_once, reverse, share):
-    monkeypatch.setattr(across, "AT_ONCE", at_once)
+    monkeypatch.setattr(tails, "AT_ONCE", at_once)
     rng = np.random.default_rng(9)
     x, flags = rng.integers(-9, 9, (2, 88)).astype(np.int32), rng.random((2, 88)) < share
     mesh = mesh_of(8)
