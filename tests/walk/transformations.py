@@ -98,8 +98,8 @@ def vmap_of_vmap(row: Row) -> None:
 
 def total_of(row: Row, operands: Any) -> Callable[..., Any]:
     """The loss as a function of the differentiable operands."""
-    inner = row.closed(row.call, operands)
-    return lambda *chosen: loss(inner(*chosen), row.weights())
+    inner, weights = row.closed(row.call, operands), row.weights()
+    return lambda *chosen: loss(inner(*chosen), weights)
 
 
 def places(row: Row) -> tuple[int, ...]:
