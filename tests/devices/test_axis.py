@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -172,6 +174,32 @@ def test_flags_that_lie_otherwise_than_the_data():
         y = jax.jit(lambda x, f: jscan.cumsum(x, 1, segments=f))(x, flags)
     assert y.sharding.is_equivalent_to(x.sharding, 2)
     np.testing.assert_allclose(y, ROWS.cumsum(1), rtol=1e-12)
+
+
+def slopes_before_heads(x, flags):
+    return jax.grad(lambda x: jnp.sum(jnp.sin(EXCLUSIVE(x, segments=flags))))(x)
+
+
+EXCLUSIVE = functools.partial(jscan.cumprod, reverse=True, exclusive=True)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, flags: jscan.cumsum(x, segments=jscan.Segments.from_ids(flags)),
+        lambda x, flags: jscan.linear_recurrence(x, x, reverse=True, segments=flags),
+        slopes_before_heads,
+    ],
+    ids=["ids", "flags", "gradient"],
+)
+def test_segments_that_all_devices_know(function, kind):
+    """XLA moves nothing by a pad that cuts what all devices have."""
+    mesh = mesh_of(8, kind=kind)
+    x, flags = ROWS[0], np.isin(np.arange(N), [3, 4, 8, 21, 31])
+    with jax.set_mesh(mesh):
+        found = jax.jit(function)(placed(x, mesh, "a"), placed(flags, mesh))
+    assert_close(found, jax.jit(function)(x, flags))
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod, every form", "linear_recurrence, reversed"])
