@@ -1,4 +1,4 @@
-"""The five primitives, the functions that bind them, and the settings that are read then.
+"""The six primitives, the functions that bind them, and the settings that are read then.
 
 Their rules are in `jscan.rules`, which the package imports. Nothing here knows what a primitive is
 compiled to or how it is differentiated, so that a rule can import this module and bind primitives
@@ -84,6 +84,18 @@ identity may be combined with elements, and the ``kind`` of descriptor:
     offsets  int32, one more than there are segments: where each begins and the last one ends; from
              0, never decreasing. What lies behind the last is a segment of its own
     whole    one segment, no descriptor
+"""
+
+tail_p = _primitive("jscan_tail")
+"""What is open at the end of a segmented axis, for a scan that goes on from there.
+
+Operands: the K leaves, then head flags.
+Results: what the elements since the last restart combine to, in the dtypes in which leaves are
+combined; then, in the shape of the flags, whether a scan restarts inside of the axis. All are of
+size 1 along the axis. A restart is a head or, from the other end, an element behind which there is
+one: neither begins with the axis itself.
+Parameters: ``combine``, ``axis``, ``reverse`` and ``method`` as in ``scan_p``. Only lowerings bind
+it: it has no derivative.
 """
 
 tangent_p = _primitive("jscan_tangent")
@@ -235,6 +247,23 @@ def reduce(
         axis_name=axis_name,
         **_settings(extent.full_shape(leaves)),
     )
+    return results
+
+
+def tail(
+    leaves: Sequence[jax.Array],
+    flags: jax.Array,
+    *,
+    combine: Combine,
+    axis: int,
+    reverse: bool,
+    method: str,
+) -> list[jax.Array]:
+    """Bind ``tail_p``."""
+    operands = extent.vary_alike([*leaves, flags])
+    how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse, "method": method}
+    settings = _settings(extent.full_shape(operands))
+    results: list[jax.Array] = tail_p.bind(*operands, **how, **settings)
     return results
 
 

@@ -183,9 +183,11 @@ def _started(
     wide = accumulation_dtype(b.dtype)
     a, h0 = a.astype(wide), h0.astype(wide)
     place = n - 1 if reverse else 0
-    first = lax.slice_in_dim(a, place, place + 1, axis=axis) * lax.expand_dims(h0, (axis,))
+    slope, start = lax.slice_in_dim(a, place, place + 1, axis=axis), lax.expand_dims(h0, (axis,))
     if axis_name:
-        here = lax.axis_index(axis_name)
-        first = jnp.where(here == (lax.axis_size(axis_name) - 1 if reverse else 0), first, 0)
+        # Both factors are 0 elsewhere, so that no NaN comes in there, in derivatives either.
+        here = lax.axis_index(axis_name) == (lax.axis_size(axis_name) - 1 if reverse else 0)
+        slope, start = (jnp.where(here, x, jnp.zeros_like(x)) for x in (slope, start))
+    first = slope * start
     ends = [(place, n - 1 - place, 0) if d == axis else (0, 0, 0) for d in range(b.ndim)]
     return (b.astype(wide) + lax.pad(first, jnp.zeros((), wide), ends)).astype(b.dtype)

@@ -10,3 +10,4 @@ from jscan.kernels.scanning import why_not as why_not
 from jscan.kernels.scanning import why_not_shape as why_not_shape
 from jscan.kernels.solving import tangent as tangent
 from jscan.kernels.solving import why_no_tangent as why_no_tangent
+from jscan.kernels.tailing import tail as tail

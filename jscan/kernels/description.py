@@ -40,6 +40,7 @@ class Scan:
     views: tuple[View, ...]
     flag_view: View | None
     start: Start | None = dataclasses.field(default=None, kw_only=True)
+    restarts_at_first: bool = dataclasses.field(default=True, kw_only=True)  # a row, as it begins
 
     @property
     def beside(self) -> int:
@@ -144,7 +145,7 @@ class Scan:
     def _restarts(self, tile: Tile, flags: Ref, shift: int) -> jax.Array:
         """Flags ``shift`` positions to the left; not zero where scans restart or a row starts.
 
-        With a start they are zero where a row starts: the first place has what belongs there.
+        Where a row starts they are zero with a start, as the first place has what belongs there.
         """
         shift += tile.geometry.reverse
         assert self.flag_view is not None
@@ -154,7 +155,7 @@ class Scan:
         flag = (flag != 0 if flag.dtype.itemsize > FLAG.itemsize else flag).astype(FLAG)
         if not shift:
             return flag
-        if self.start is not None:
+        if self.start is not None or not self.restarts_at_first:
             return jnp.where(among_first(tile, shift), jnp.zeros_like(flag), flag)
         return flag | tile.before_start(shift).astype(FLAG)
 

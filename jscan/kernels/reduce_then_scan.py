@@ -28,6 +28,7 @@ from jscan.kernels import language, launch, scan_then_propagate, totals
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import commuting_identity
+from jscan.kernels.registers import take
 from jscan.kernels.tile import Tile
 
 
@@ -39,12 +40,28 @@ def run(
     if scan.geometry.tiles == 1:  # nothing comes before the only part
         walk = functools.partial(_scan, scan, strip)
         return cut.call(scan, beside, walk, None, "jscan_parts", interpret)
-    of_parts = totals.Totals(scan.geometry, totals.dtypes(scan))
-    walk = functools.partial(_totals, scan, strip)
-    found = cut.call(of_parts, beside, walk, None, "jscan_part_totals", interpret)
+    found = part_totals(scan, cut, interpret, beside)
     before = totals.scanned(scan, found, interpret, scan_then_propagate.run, totals.LONGEST)
     walk = functools.partial(_scan, scan, strip)
     return cut.call(scan, [*beside, *before], walk, None, "jscan_parts", interpret)
+
+
+def part_totals(
+    scan: Scan,
+    cut: launch.Cut,
+    interpret: bool,
+    beside: Sequence[jax.Array] = (),
+    *,
+    to_the_end: bool = False,
+) -> list[jax.Array]:
+    """What each part combines to since its last restart, as an array for each leaf.
+
+    That of a row's last part is undefined unless it is wanted ``to_the_end``.
+    """
+    of_parts = totals.Totals(scan.geometry, totals.dtypes(scan))
+    strip = min(cut.tuned.strip, scan.geometry.length)
+    walk = functools.partial(_totals, scan, strip, to_the_end)
+    return cut.call(of_parts, beside, walk, None, "jscan_part_totals", interpret)
 
 
 Progress = tuple[jax.Array, ...]
@@ -69,7 +86,9 @@ class Part:
         return self.place.at(self.tile.index * self.per_part + number)
 
 
-def _totals(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]) -> None:
+def _totals(
+    scan: Scan, strip: int, to_the_end: bool, program: jax.Array, refs: Sequence[Ref]
+) -> None:
     """The total of a part, from its end to its last restart."""
     part = Part(scan, strip, program, refs)
     operator = scan.leaf_operator
@@ -79,23 +98,43 @@ def _totals(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]) -> 
         if not scan.segmented:
             return left > 0
         restarted = jnp.min((carry[0] != 0).astype(jnp.int32)) > 0
-        return (left > 0) & ((left == part.count) | ~restarted)
+        unread = jnp.bool_(False) if to_the_end else left == part.count
+        return (left > 0) & (unread | ~restarted)
 
     def step(state: Progress) -> Progress:
         *carry, left = state
         here = part.strip(left - np.int32(1))
-        leaves = scan.load(here, part.inputs)
-        if commuting_identity(operator) is not None and here.mask(0) is None:
-            last = [language.tile_reduce(operator, leaves[0], here.geometry.axis)]
-        else:
-            last = here.last(scan.tile_scan(leaves))
+        last = _strip_total(scan, part, here)
         both = language.mapped(operator, [*last, *carry])
+        if to_the_end:
+            return (*both, left - np.int32(1))
         kept = [jnp.where(left == part.count, x, y) for x, y in zip(last, both, strict=True)]
         return (*kept, left - np.int32(1))
 
-    zeros = [jnp.zeros(scan.geometry.per_lane, a.dtype) for a in operator.out_avals]
-    *found, _ = lax.while_loop(goes_on, step, (*zeros, part.count))
+    begin = [jnp.zeros(scan.geometry.per_lane, a.dtype) for a in operator.out_avals], part.count
+    if to_the_end:
+        begin = _last_strip_total(scan, part), part.count - np.int32(1)
+    carry, left = begin
+    *found, _ = lax.while_loop(goes_on, step, (*carry, left))
     totals.write(scan, part.tile, part.others, found)
+
+
+def _strip_total(scan: Scan, part: Part, strip: Tile) -> list[jax.Array]:
+    """What a strip combines to whose elements all exist."""
+    leaves, operator = scan.load(strip, part.inputs), scan.leaf_operator
+    if commuting_identity(operator) is not None and strip.mask(0) is None:
+        return [language.tile_reduce(operator, leaves[0], strip.geometry.axis)]
+    return strip.last(scan.tile_scan(leaves))
+
+
+def _last_strip_total(scan: Scan, part: Part) -> list[jax.Array]:
+    """What a part's last strip combines to, in which the axis may end."""
+    strip, g = part.strip(part.count - np.int32(1)), scan.geometry
+    scanned = scan.tile_scan(scan.load(strip, part.inputs))
+    end = strip.positions() == np.int32(strip.geometry.length - 1)
+    ends_here = part.tile.index == np.int32(g.tiles - 1)
+    end = jnp.where(ends_here, strip.at_end(first=g.reverse), end)
+    return [take(x, end, strip.geometry.axis) for x in scanned]
 
 
 def _scan(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]) -> None:

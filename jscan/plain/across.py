@@ -13,7 +13,6 @@ short. These forms run where collectives have names, inside of ``shard_map``.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -25,10 +24,11 @@ from jax import lax
 from jscan import extent, heads, primitives
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype
+from jscan.plain import tails
 from jscan.plain.reduce import full_shape, reduce_pairs
 from jscan.plain.scan import Combination, flattened, scan_flat, scan_in_plain_jax
 from jscan.primitives import AxisName, joined, parted
-from jscan.starts import Start, first_of
+from jscan.starts import Start
 
 
 def scan_across(
@@ -58,7 +58,8 @@ def scan_across(
         totals = _total(leaves, combine, method=method, **along)
         before = _before(fn, totals, None, axis_name, **along)
     else:
-        ends = _ends(leaves, flags, combine=combine, method=method, **along)
+        how: dict[str, Any] = {"method": method, "differentiable": differentiable}
+        ends = _ends(leaves, flags, combine=combine, **how, **along)
         before = _before(fn, ends.totals, ends, axis_name, **along)
     if differentiable:
         given = joined(leaves, flags)
@@ -191,10 +192,6 @@ def _total(
     )
 
 
-AT_ONCE = 2**20
-"""Elements at the end of a part in which a restart is looked for."""
-
-
 def _ends(
     leaves: Sequence[jax.Array],
     flags: jax.Array,
@@ -203,41 +200,18 @@ def _ends(
     axis: int,
     reverse: bool,
     method: str,
+    differentiable: bool,
 ) -> _Ends:
-    """The ends of a segmented part; where each row restarts near its end, no more is read."""
-    marked = heads.as_bool(flags)
-    first = lax.slice_in_dim(marked, 0, 1, axis=axis)
-    n, shape = marked.shape[axis], extent.full_shape([*leaves, marked])
-    chunk = max(1, min(n, AT_ONCE * n // math.prod(shape)))
-
-    def ends(size: int) -> tuple[list[jax.Array], jax.Array]:
-        begin = 0 if reverse else n - size
-        cut = functools.partial(
-            lax.slice_in_dim, start_index=begin, limit_index=begin + size, axis=axis
-        )
-        scanned = primitives.scan(
-            [cut(x).astype(d) for x, d in zip(leaves, combine.dtypes, strict=True)],
-            cut(flags),
-            combine=combine,
-            axis=axis,
-            reverse=reverse,
-            exclusive=False,
-            method="auto" if size < n or method == "block" else method,
-        )
-        return [first_of(x, axis=axis, reverse=not reverse) for x in scanned], restarts(cut(marked))
-
-    def restarts(marked: jax.Array) -> jax.Array:
-        # From the other end a scan restarts behind a head, and where the part begins is none.
-        rest = lax.slice_in_dim(marked, 1, None, axis=axis) if reverse else marked
-        return jnp.any(rest, axis, keepdims=True)
-
-    if chunk == n:
-        totals, inside = ends(n)
+    """The ends of a segmented part. Where it is to be differentiated, a bound scan finds them."""
+    along: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
+    # The end of a part may fit a tile that the part does not fit, and the other way round.
+    how = "xla" if method == "xla" else "auto"
+    if differentiable:
+        scan = functools.partial(primitives.scan, exclusive=False, method=how, **along)
+        *totals, inside = tails.tail_by(scan, leaves, flags, **along)
     else:
-        begin = 0 if reverse else n - chunk
-        soon = restarts(lax.slice_in_dim(marked, begin, begin + chunk, axis=axis))
-        near, whole = functools.partial(ends, chunk), functools.partial(ends, n)
-        totals, inside = lax.cond(jnp.all(soon), near, whole)
+        *totals, inside = primitives.tail(leaves, flags, method=how, **along)
+    first = lax.slice_in_dim(heads.as_bool(flags), 0, 1, axis=axis)
     return _Ends(totals, inside, first)
 
 

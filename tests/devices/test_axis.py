@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import jscan
 from jscan import operators, primitives
-from jscan.plain import across
+from jscan.plain import tails
 from tests import reference
 from tests.cases import every_form, head_flags
 from tests.devices.layouts import (
@@ -105,7 +107,7 @@ def test_every_form_with_segments_that_straddle_devices(form, share):
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
 def test_restarts_are_looked_for_at_the_end_of_a_part(monkeypatch, at_once, reverse, share):
-    monkeypatch.setattr(across, "AT_ONCE", at_once)
+    monkeypatch.setattr(tails, "AT_ONCE", at_once)
     rng = np.random.default_rng(9)
     x, flags = rng.integers(-9, 9, (2, 88)).astype(np.int32), rng.random((2, 88)) < share
     mesh = mesh_of(8)
@@ -174,6 +176,32 @@ def test_flags_that_lie_otherwise_than_the_data():
     np.testing.assert_allclose(y, ROWS.cumsum(1), rtol=1e-12)
 
 
+def slopes_before_heads(x, flags):
+    return jax.grad(lambda x: jnp.sum(jnp.sin(EXCLUSIVE(x, segments=flags))))(x)
+
+
+EXCLUSIVE = functools.partial(jscan.cumprod, reverse=True, exclusive=True)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, flags: jscan.cumsum(x, segments=jscan.Segments.from_ids(flags)),
+        lambda x, flags: jscan.linear_recurrence(x, x, reverse=True, segments=flags),
+        slopes_before_heads,
+    ],
+    ids=["ids", "flags", "gradient"],
+)
+def test_segments_that_all_devices_know(function, kind):
+    """XLA moves nothing by a pad that cuts what all devices have."""
+    mesh = mesh_of(8, kind=kind)
+    x, flags = ROWS[0], np.isin(np.arange(N), [3, 4, 8, 21, 31])
+    with jax.set_mesh(mesh):
+        found = jax.jit(function)(placed(x, mesh, "a"), placed(flags, mesh))
+    assert_close(found, jax.jit(function)(x, flags))
+
+
 @pytest.mark.parametrize("name", ["cumsum", "cumprod, every form", "linear_recurrence, reversed"])
 def test_meshes_of_axes_of_both_kinds(name):
     mesh = jax.make_mesh(
@@ -197,21 +225,6 @@ def test_totals_of_halves_are_not_rounded():
     x = np.full(4096, 0.5, np.float16)
     found = jax.jit(jscan.cumsum)(placed(x, mesh, "a"))
     np.testing.assert_array_equal(found, np.cumsum(x, dtype=np.float32).astype(np.float16))
-
-
-@pytest.mark.parametrize("n", [1, 7, 9, 63])
-def test_lengths_that_do_not_divide_evenly(n):
-    mesh = mesh_of(8)
-
-    @jax.jit
-    def run(x):
-        part = jax.lax.with_sharding_constraint(x[:n], NamedSharding(mesh, P("a")))
-        return jscan.cumsum(part, reverse=True), jscan.reduce(operators.mul, part)
-
-    x = np.random.default_rng(3).uniform(0.5, 1.5, 64)
-    sums, product = run(placed(x, mesh, "a"))
-    np.testing.assert_allclose(sums, np.cumsum(x[:n][::-1])[::-1], rtol=1e-12)
-    np.testing.assert_allclose(product, np.prod(x[:n]), rtol=1e-12)
 
 
 def test_an_axis_without_elements():

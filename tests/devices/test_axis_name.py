@@ -155,6 +155,30 @@ def test_rows_in_vmap_beside_a_divided_axis():
     assert_close(run(rows), rows.cumsum(1))
 
 
+def test_integers_have_no_transpose_across_devices():
+    def part(a, b):
+        return jscan.linear_recurrence(a, b, axis_name="a")
+
+    run = jax.shard_map(part, mesh=mesh_of(8), in_specs=P("a"), out_specs=P("a"))
+    x = np.arange(8)
+    with pytest.raises(TypeError, match="integers have no transpose across axis_name"):
+        jax.linear_transpose(lambda b: run(x, b), x)(x)
+
+
+def test_a_start_precedes_the_first_part_alone():
+    """NaN in the coefficients of other segments, with which parts begin, reaches no slope in it."""
+
+    def part(a, b, h0, flags):
+        return jscan.linear_recurrence(a, b, h0, segments=flags, axis_name="a")
+
+    specs = P("a"), P("a"), P(), P("a")
+    run = jax.shard_map(part, mesh=mesh_of(8), in_specs=specs, out_specs=P("a"))
+    flags = np.arange(N) == 4
+    a = np.where(flags, np.nan, 0.5)
+    slope = jax.jit(jax.grad(lambda h0: run(a, ROW, h0, flags)[0]))(2.0)
+    np.testing.assert_array_equal(slope, 0.5)
+
+
 def across(axis_name, **options):
     return lambda row: jscan.cumsum(row, axis_name=axis_name, **options)
 

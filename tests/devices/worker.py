@@ -1,10 +1,12 @@
 """One of two processes that run functions of rows on a mesh of the devices of both.
 
-    python -m tests.devices.worker PROCESS COORDINATOR
+    python -m tests.devices.worker PROCESS COORDINATOR [PLATFORM]
 
-PROCESS is 0 or 1, and COORDINATOR is the address at which process 0 listens. Every process runs
-the same programs, looks at the shards that it holds, and compares them with the values that one of
-its devices has by itself. It prints what differs, and exits with 1 if something does.
+PROCESS is 0 or 1, and COORDINATOR is the address at which process 0 listens. PLATFORM is "cpu", of
+which each process has four devices, or "cuda": process 0 takes the first GPU, and process 1 the
+second. Every process runs the same programs, looks at the shards that it holds, and compares them
+with the values that one of its devices has by itself. It prints what differs, and exits with 1 if
+something does.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ from tests.devices.layouts import (
 )
 
 PROCESSES = 2
-LOCAL = 4
-DEVICES = PROCESSES * LOCAL
-ROWS = np.random.default_rng(0).uniform(0.5, 1.5, (DEVICES, N))
+LOCAL = {"cpu": 4, "cuda": 1}
+"""The devices of a process."""
+ROWS = np.random.default_rng(0).uniform(0.5, 1.5, (8, N))
 KINDS = (AxisType.Auto, AxisType.Explicit)
 LAYOUTS = {"rows": ("a",), "axis": (None, "a")}
 GRADIENTS = (
@@ -56,7 +58,7 @@ def programs() -> Mapping[int | None, Functions]:
     found: dict[int | None, dict[str, Callable[[Any], Any]]] = {}
     for name, fn in FUNCTIONS.items():
         of_segments = "by" in name or name.startswith("segment_")
-        limit = DEVICES * len(ROWS) * (COUNT if of_segments else 1)
+        limit = jax.device_count() * len(ROWS) * (COUNT if of_segments else 1)
         own = found.setdefault(None if name in MOVES_DATA else limit, {})
         own[name] = fn
         if name in GRADIENTS:
@@ -79,7 +81,7 @@ def compiled_for(
     functions: Functions, kind: AxisType, layout: str
 ) -> tuple[jax.stages.Compiled, dict[str, Any]]:
     """A program for the devices of both processes, and its results."""
-    mesh = mesh_of(DEVICES, kind=kind)
+    mesh = mesh_of(jax.device_count(), kind=kind)
     with jax.set_mesh(mesh):
         x = shards_of(ROWS, mesh, *LAYOUTS[layout])
         compiled = together(functions).lower(x).compile()
@@ -90,7 +92,7 @@ def check_shards(found: Any, expected: Any) -> None:
     """Raise unless the shards that this process holds have the expected values."""
     for y, values in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert y.shape == values.shape
-        assert len(y.addressable_shards) == LOCAL
+        assert len(y.addressable_shards) == jax.local_device_count()
         for shard in y.addressable_shards:
             assert_close(shard.data, np.asarray(values)[shard.index])
 
@@ -125,15 +127,18 @@ def failures_of(functions: Functions, limit: int | None) -> list[str]:
     return found
 
 
-def main(process: int, coordinator: str) -> int:
+def main(process: int, coordinator: str, platform: str = "cpu") -> int:
     """Join the other process, and check everything together with it."""
-    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_platforms", platform)
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_num_cpu_devices", LOCAL)
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(coordinator, PROCESSES, process)
-    assert jax.local_device_count() == LOCAL
-    assert jax.device_count() == DEVICES
+    if platform == "cpu":
+        jax.config.update("jax_num_cpu_devices", LOCAL[platform])
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(coordinator, PROCESSES, process)
+    else:
+        jax.distributed.initialize(coordinator, PROCESSES, process, local_device_ids=[process])
+    assert jax.local_device_count() == LOCAL[platform]
+    assert jax.device_count() == PROCESSES * LOCAL[platform]
     checked = programs()
     found = [line for limit, own in checked.items() for line in failures_of(own, limit)]
     for line in found:
@@ -145,4 +150,4 @@ def main(process: int, coordinator: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2]))
+    sys.exit(main(int(sys.argv[1]), *sys.argv[2:]))

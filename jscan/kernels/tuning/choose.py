@@ -236,14 +236,21 @@ def strips(shape: Shape) -> Tuning:
         most, least = 32 * strip, 8 * strip
     else:
         lanes, window = 1, 32
-        heavy = 2 if shape.equations > HEAVY else 1
-        strip = max(128, device().strip_elements // shape.words // heavy)
+        # Without keys there is room for twice as many: affine, 2^28, 634 µs with 512 elements, 521
+        # with 1024; its bytes take 528 (H200, 2026-11-22).
+        strip = _strip(shape) * (1 if shape.segmented or shape.words == 1 else 2)
         most, least = 8 * strip, strip
     columns = shape.outer * -(-shape.inner // lanes)
     length = most
     while length > least and columns * -(-shape.n // length) < device().programs:
         length //= 2
     return Tuning(length=length, lanes=lanes, warps=1, window=window, strip=strip)
+
+
+def _strip(shape: Shape) -> int:
+    """The positions that are read at once of a row whose elements are neighbours, beside keys."""
+    heavy = 2 if shape.equations > HEAVY else 1
+    return max(128, device().strip_elements // shape.words // heavy)
 
 
 def alone(shape: Shape) -> Tuning:
@@ -284,7 +291,7 @@ def _level(shape: Shape) -> Tuning:
         strip = max(strip, LEVEL)
         lanes = min(lanes, next_power_of_2(2**14 // (strip * shape.width)))
     elif not shape.segmented:
-        strip = 4 * strip
+        strip = 4 * _strip(shape)
     return dataclasses.replace(tuned, strip=strip, lanes=lanes, length=max(tuned.length, strip))
 
 
