@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import jscan
 from jscan import primitives
-from jscan.rules.partition import factored
+from jscan.rules.grids import factored
 from tests.devices.layouts import (
     FUNCTIONS,
     WITHOUT_GRADIENT,
