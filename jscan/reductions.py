@@ -73,6 +73,11 @@ def segment_sum(
     With sorted ids, data and ids are read once and each result is written twice (a fill, and the
     totals). Elements are added in groups; the groups before a tile may be added in any order.
 
+    Where several devices share elements with sorted ids, each finds totals of its own elements for
+    all segments. Sums are then added up by an all-reduce of the result's size; other totals are
+    gathered, once for each device, and combined. Every device has the whole result. One that is
+    wanted in parts, by ``out_sharding`` or ``jax.lax.with_sharding_constraint``, is cut from that.
+
     Sources: Blelloch, *Prefix Sums and Their Applications* (1990); Sengupta et al., *Scan
     Primitives for GPU Computing* (2007).
 

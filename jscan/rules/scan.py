@@ -18,6 +18,7 @@ from jscan.derivatives.tangents import Tangent, summed_to
 from jscan.plain.across import scan_across
 from jscan.plain.chunks import scan_in_chunks
 from jscan.plain.scan import scan_in_plain_jax
+from jscan.plain.uneven import scan_uneven
 from jscan.primitives import joined, parted, scan_p
 from jscan.rules import base, partition
 
@@ -188,6 +189,7 @@ base.register(
     abstract_eval=scan_abstract_eval,
     plain=scan_plainly,
     across=scan_across,
+    uneven=scan_uneven,
     in_kernels=scan_in_kernels,
     dimensions=partition.together,
     on_cpu=scan_on_cpu,

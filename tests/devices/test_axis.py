@@ -224,21 +224,6 @@ def test_totals_of_halves_are_not_rounded():
     np.testing.assert_array_equal(found, np.cumsum(x, dtype=np.float32).astype(np.float16))
 
 
-@pytest.mark.parametrize("n", [1, 7, 9, 63])
-def test_lengths_that_do_not_divide_evenly(n):
-    mesh = mesh_of(8)
-
-    @jax.jit
-    def run(x):
-        part = jax.lax.with_sharding_constraint(x[:n], NamedSharding(mesh, P("a")))
-        return jscan.cumsum(part, reverse=True), jscan.reduce(operators.mul, part)
-
-    x = np.random.default_rng(3).uniform(0.5, 1.5, 64)
-    sums, product = run(placed(x, mesh, "a"))
-    np.testing.assert_allclose(sums, np.cumsum(x[:n][::-1])[::-1], rtol=1e-12)
-    np.testing.assert_allclose(product, np.prod(x[:n]), rtol=1e-12)
-
-
 def test_an_axis_without_elements():
     mesh = mesh_of(8)
     x = placed(np.zeros((8, 0)), mesh, "a")
