@@ -9,9 +9,8 @@ how a primitive is to be divided, and the array that is divided most decides:
 Inside of a ``shard_map`` XLA divides along the axes of the mesh that are left to it. There the
 scanned axis is whole on each device.
 
-A program with such a callback cannot be exported, and no other process finds it in a cache. There,
-and where this process sees fewer devices than the program has, the primitive is lowered for one
-device, and XLA gathers its operands.
+A program with such a callback cannot be exported. There, and where this process sees fewer devices
+than the program has, the primitive is lowered for one device, and XLA gathers its operands.
 """
 
 from __future__ import annotations
