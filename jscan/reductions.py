@@ -340,8 +340,13 @@ def reduce(
                 "is not one of jscan.operators"
             )
     given = as_segments(caller, segments)
-    count = _segment_count(caller, num_segments, given)
     names = as_axis_name(caller, axis_name)
+    if names and num_segments is None and given is not None and not isinstance(given, Segments):
+        raise ValueError(
+            f"{caller}: num_segments is required with axis_name={axis_name!r}: flags are a "
+            "device's part, and segments go on across devices"
+        )
+    count = _segment_count(caller, num_segments, given)
     call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method, names)
     results = dispatch.reduce(call, num_segments=count)
     return jax.tree.unflatten(treedef, results)

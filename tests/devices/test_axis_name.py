@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import jscan
-from jscan import operators, primitives
+from jscan import kernels, operators, primitives
 from tests.devices.layouts import COUNT, HEADS, SORTED, N, assert_close, collectives, mesh_of
 from tests.functions import affine
 
@@ -160,6 +160,38 @@ def test_interpreted_kernels(name):
     check(found, values(name))
 
 
+@pytest.mark.parametrize("dtype", ["int2", "uint4", "int8", "uint16"])
+def test_narrow_integers_in_kernels_and_sums(dtype):
+    ones = (HEADS > 0).astype(dtype) if dtype == "int2" else jnp.ones(N, dtype)
+
+    def part(x, flags):
+        scanned = jscan.cummax(x, segments=flags, axis_name="a")
+        return scanned, jscan.reduce(operators.add, x, axis_name="a")
+
+    outputs = (P("a"), P())
+    run = jax.shard_map(part, mesh=mesh_of(8), in_specs=P("a"), out_specs=outputs, check_vma=False)
+    with primitives.interpreted():
+        scanned, total = jax.jit(run)(ones, HEADS)
+    check(scanned, jax.jit(jscan.cummax)(ones, segments=HEADS))
+    check(total, jax.jit(lambda x: jscan.reduce(operators.add, x))(ones))
+
+
+def test_kernels_write_no_leaf_that_nobody_wants(monkeypatch):
+    written = []
+
+    def scan(leaves, flags, *, used, **how):
+        written.append(used)
+        return run_kernels(leaves, flags, used=used, **how)
+
+    run_kernels = kernels.scan
+    monkeypatch.setattr(kernels, "scan", scan)
+    how = {"mesh": mesh_of(8), "in_specs": P("a"), "out_specs": P("a"), "check_vma": False}
+    run = jax.shard_map(lambda x: jscan.linear_recurrence(x / 2, x, axis_name="a"), **how)
+    with primitives.interpreted():
+        jax.jit(run).lower(ROW)
+    assert written == [(False, True)]
+
+
 def test_sorted_ids_whose_segments_straddle_devices():
     def part(data, ids):
         return jscan.segment_sum(data, ids, COUNT, True, axis_name="a")
@@ -256,6 +288,12 @@ def test_wrong_names(call, axis_name, error, message):
                 jnp.matmul, r[:, None, None], segments=r > 1, axis_name="a"
             ),
             "axis_name=.* with segments is not for an operator on whole arrays",
+        ),
+        (
+            lambda r: jscan.reduce(
+                operators.add, r, segments=np.array([True, False, False, True]), axis_name="a"
+            ),
+            "num_segments is required with axis_name='a'",
         ),
     ],
 )
