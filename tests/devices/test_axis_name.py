@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -185,7 +186,8 @@ def test_kernels_write_no_leaf_that_nobody_wants(monkeypatch):
 
     run_kernels = kernels.scan
     monkeypatch.setattr(kernels, "scan", scan)
-    how = {"mesh": mesh_of(8), "in_specs": P("a"), "out_specs": P("a"), "check_vma": False}
+    how: dict[str, Any] = {"mesh": mesh_of(8), "in_specs": P("a"), "out_specs": P("a")}
+    how["check_vma"] = False
     run = jax.shard_map(lambda x: jscan.linear_recurrence(x / 2, x, axis_name="a"), **how)
     with primitives.interpreted():
         jax.jit(run).lower(ROW)
