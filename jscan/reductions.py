@@ -14,7 +14,7 @@ from jscan.arguments.scalars import as_count
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
 from jscan.division import Given, as_segments
-from jscan.segments import Segments
+from jscan.segments import Segments, is_whole
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -314,14 +314,16 @@ def reduce(
                 "is not one of jscan.operators"
             )
     given = as_segments(caller, segments)
-    count = _segment_count(caller, num_segments, given)
     names = as_axis_name(caller, axis_name)
+    count = _segment_count(caller, num_segments, given, names)
     call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method, names)
     results = dispatch.reduce(call, num_segments=count)
     return jax.tree.unflatten(treedef, results)
 
 
-def _segment_count(caller: str, num_segments: Any, segments: Given | None) -> int | None:
+def _segment_count(
+    caller: str, num_segments: Any, segments: Given | None, axis_name: tuple[str, ...]
+) -> int | None:
     """The number of segments to return, or None without segments."""
     count = as_count(caller, "num_segments", num_segments)
     if segments is None:
@@ -332,6 +334,11 @@ def _segment_count(caller: str, num_segments: Any, segments: Given | None) -> in
         return count
     if not isinstance(segments, Segments):
         segments = Segments.from_flags(segments)
+    if axis_name and not is_whole(segments):
+        raise ValueError(
+            f"{caller}: num_segments is required with axis_name, unless segments are lengths or "
+            "offsets"
+        )
     known = segments.num_segments
     if known is None:
         raise ValueError(

@@ -376,6 +376,11 @@ def shape_of(segments: Segments) -> tuple[int, ...]:
     return (*segments._array.shape[:-1], segments._length)
 
 
+def is_whole(segments: Segments) -> bool:
+    """Whether they divide a whole axis, as lengths and offsets do, also on a device with a part."""
+    return not segments._counted
+
+
 def describe(segments: Segments) -> tuple[str, jax.Array]:
     """The kind of a descriptor, "flags", "runs" or "offsets", and the descriptor as it is given."""
     if segments._counted:
