@@ -18,6 +18,7 @@ from jscan import meshes, traced_bounds
 from jscan.arguments import descriptors
 from jscan.arguments.descriptors import is_known
 from jscan.arguments.scalars import as_count
+from jscan.extent import check_places
 from jscan.heads import as_bool, changes, is_first
 from jscan.primitives import locate, rank
 
@@ -178,6 +179,7 @@ class Segments:
         """
         if self._counted:
             array = jnp.asarray(self._array)
+            check_places("jscan.Segments.ids", self._form, array, array.ndim - 1)
             return rank(array, axis=array.ndim - 1, source=self._source, emit="number")
         return locate(self._bounds, n=self._length, emit="ids")
 
@@ -210,6 +212,7 @@ class Segments:
         size = count + 1
         array = jnp.asarray(self._array)
         if self._counted:
+            check_places(caller, self._form, array, array.ndim - 1)
             return rank(array, axis=array.ndim - 1, source=self._source, emit="places", size=size)
 
         def run(bounds: jax.Array) -> jax.Array:
@@ -334,8 +337,8 @@ class Segments:
 
     def __repr__(self) -> str:
         if self._counted or not hasattr(self._array, "shape"):
-            return f"Segments({self._form}={_typed(self._array)})"
-        offsets = _typed(self._array)
+            return f"Segments({self._form}={descriptors.typed(self._array)})"
+        offsets = descriptors.typed(self._array)
         if is_known(self._array) and self._array.ndim == 1:
             offsets = np.array2string(np.asarray(self._array), threshold=16, max_line_width=100)
         return f"Segments(num_segments={self.num_segments}, total={self._total}, offsets={offsets})"
@@ -386,13 +389,6 @@ def describe(segments: Segments) -> tuple[str, jax.Array]:
     if segments._counted:
         return segments._source, jnp.asarray(segments._array)
     return "offsets", segments._bounds
-
-
-def _typed(array: Any) -> str:
-    """An array's dtype and shape; anything else, as in a pytree of other leaves, by its repr."""
-    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
-        return repr(array)
-    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
 
 
 def _required_total(caller: str, name: str, total: int | None) -> int:

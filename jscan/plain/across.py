@@ -65,11 +65,12 @@ def scan_across(
         given = joined(leaves, flags)
         start: dict[str, Any] = {"start": before.values, "start_open": before.open}
         forms |= {"segmented": segmented, "used": (True,) * len(leaves), "differentiable": True}
-        results = scan_in_plain_jax(*given, **start, **forms)
+        every = scan_in_plain_jax(*given, **start, **forms)
+        results = [x for x, is_used in zip(every, used, strict=True) if is_used]
     else:
-        results = primitives.scan(leaves, flags, method=method, start=before, **forms)
-    pairs = zip(results, narrow, used, strict=True)
-    return [x.astype(dtype) for x, dtype, is_used in pairs if is_used]
+        results = primitives.scan(leaves, flags, method=method, start=before, used=used, **forms)
+    wanted = [dtype for dtype, is_used in zip(narrow, used, strict=True) if is_used]
+    return [x.astype(dtype) for x, dtype in zip(results, wanted, strict=True)]
 
 
 def reduce_across(
@@ -98,7 +99,7 @@ def reduce_across(
         leaves, descriptor, kind=kind, num_segments=num_segments, exact=True, **how
     )
     if combine.is_sum:
-        results: list[jax.Array] = [lax.psum(x, axis_name) for x in totals]
+        results = [heads.sum_of_parts(x, axis_name) for x in totals]
     else:
         fn = functools.partial(combine, differentiable=differentiable)
         results = _folded(fn, [heads.gather_parts(x, axis_name) for x in totals])
@@ -274,8 +275,7 @@ def _gathered(x: jax.Array, axis_name: AxisName, axis: int) -> jax.Array:
 def _from_the_first(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """What the first device has, which is what all of them have."""
     mine = jnp.where(lax.axis_index(axis_name) == 0, x, jnp.zeros_like(x))
-    same: jax.Array = lax.psum(mine, axis_name)
-    return same
+    return heads.sum_of_parts(mine, axis_name)
 
 
 def _folded(fn: Combination, gathered: Sequence[jax.Array]) -> list[jax.Array]:
@@ -355,18 +355,12 @@ def last_across(
     mine = last_of_segments(scanned, numbers, zeros, **along)
     ones = jnp.ones(numbers.shape, jnp.int32)
     [found] = last_of_segments([ones], numbers, [np.int32(0)], **along)
-    is_there = lax.psum(found, axis_name) > 0
+    is_there = heads.sum_of_parts(found, axis_name) > 0
     none = [lax.slice_in_dim(x, 0, 0, axis=axis) for x in (*scanned, numbers)]
     nothing = last_of_segments(none[:-1], none[-1], identity, **along)
     results = []
     for x, other in zip(mine, nothing, strict=True):
-        # Only one device has it. Sums of narrow numbers are no collective of every platform.
-        wide = x if x.dtype.itemsize >= 4 else x.astype(_wide(x.dtype))
-        total = lax.psum(wide, axis_name).astype(x.dtype)
+        # Only one device has it.
+        total = heads.sum_of_parts(x, axis_name)
         results.append(heads.choose(is_there, total, other))
     return results
-
-
-def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A dtype of 32 bits that holds the numbers of a narrower one."""
-    return np.dtype(np.float32 if jnp.issubdtype(dtype, jnp.inexact) else np.int32)

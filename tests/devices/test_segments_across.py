@@ -14,7 +14,7 @@ from tests.devices.layouts import COUNT, HEADS, SORTED, N, assert_close, collect
 from tests.functions import affine
 
 ROW = np.random.default_rng(0).uniform(0.5, 1.5, N)
-LENGTHS = [3, 1, 0, 9, 17, 2]
+LENGTHS = [3, 1, 0, 23, 34, 3]
 MESHES = {"8": ((8,), "a"), "4 of 4 x 2": ((4, 2), "a"), "the other way": ((4, 2), ("b", "a"))}
 
 DIVISIONS = {
@@ -159,7 +159,7 @@ def test_gradients(name, division, check_vma):
 @every_vma
 def test_rows_in_vmap(check_vma):
     """Of rows each has offsets of its own."""
-    offsets = np.array([[0, 3, 20, 32], [0, 8, 8, 31], [0, 16, 24, 32]])
+    offsets = np.array([[0, 3, 40, 64], [0, 8, 8, 61], [0, 32, 48, 64]])
     rows = np.stack([ROW, 2 * ROW, ROW + 1])
 
     def scan(row, offsets, axis_name):
