@@ -15,7 +15,7 @@ from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component
 from jscan.derivatives.jacobian import Source
 from jscan.derivatives.recurrence import IN_KERNELS
-from jscan.heads import as_bool, neighbours
+from jscan.heads import as_bool, moved_on, neighbours
 from jscan.plain import chunks
 from jscan.plain.chunks import Carry, Chunk
 from jscan.primitives import parted
@@ -63,7 +63,14 @@ class ChunkReader:
 
     def at(self, x: jax.Array, step: int) -> jax.Array:
         """The elements so many steps on in scan order; at an end of the axis, the last ones."""
-        return jnp.broadcast_to(self.chunk.of(x, -step if self.reverse else step), self.shape)
+        right = -step if self.reverse else step
+        if step == 0 or self.chunk.size != self.n or self.n == 0:
+            return jnp.broadcast_to(self.chunk.of(x, right), self.shape)
+        # Of a whole axis, which may be sharded, XLA moves less by a pad than by a concatenation.
+        zero = np.zeros((), x.dtype)[()]
+        moved = moved_on(x, zero, axis=self.chunk.axis, reverse=right > 0)
+        last = _is_at(x.shape, self.chunk.axis, self.n - 1 if right > 0 else 0)
+        return jnp.broadcast_to(jnp.where(last, x, moved), self.shape)
 
     def __call__(self, source: Source, step: int) -> jax.Array:
         """The operand that a matrix reads, so many steps on.
@@ -85,7 +92,7 @@ class ChunkReader:
         """Where the first element of the axis is, or the last if ``reverse``."""
         place = (self.n - 1 if reverse else 0) - self.chunk.start
         place = jnp.clip(place, -1, self.chunk.size).astype(jnp.int32)
-        return lax.broadcasted_iota(jnp.int32, self.shape, self.chunk.axis) == place
+        return _is_at(self.shape, self.chunk.axis, place)
 
     def start(self) -> jax.Array:
         """Where the differentiated scan starts: at the end of the axis, and in each segment."""
@@ -129,6 +136,11 @@ class PartReader(ChunkReader):
         here = lax.axis_index(self.axis_name)
         ends = lax.axis_size(self.axis_name) - 1 if reverse else 0
         return super().edge(reverse) & (here == ends)
+
+
+def _is_at(shape: Sequence[int], axis: int, place: int | jax.Array) -> jax.Array:
+    """Where the element at a place along the axis is."""
+    return lax.broadcasted_iota(jnp.int32, shape, axis) == jnp.asarray(place, jnp.int32)
 
 
 def reader(*operands: Any, axis_name: primitives.AxisName, **how: Any) -> ChunkReader:
