@@ -6,6 +6,7 @@ from jscan import versions as versions  # first, to raise for a jax that is too 
 from jscan import networks as networks
 from jscan import operators as operators
 from jscan import rules as rules  # tells JAX the rules of the primitives
+from jscan.engines import engine as engine
 from jscan.recurrences import linear_recurrence as linear_recurrence
 from jscan.reductions import reduce as reduce
 from jscan.reductions import segment_max as segment_max
@@ -37,6 +38,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "distribute",
+    "engine",
     "linear_recurrence",
     "networks",
     "operators",

@@ -43,10 +43,19 @@ class Program:
     """
 
     name: str
-    text: str
-    dtypes: tuple[str, ...]  # of the parameters
+    parameters: tuple[tuple[str, str], ...]  # with the dtype of what is there
+    functions: str  # those that it calls
+    lines: tuple[str, ...]
     programs: int
     warps: int
+
+    @property
+    def text(self) -> str:
+        """All of it, as a module."""
+        names = ", ".join(name for name, _ in self.parameters)
+        lines = "\n".join(self.lines)
+        text = f"{self.functions}@triton.jit\ndef {self.name}({names}):\n{lines}\n"
+        return f"{HEADER}{LIBRARY if 'libdevice.' in text else ''}\n\n{text}"
 
 
 def program(
@@ -78,11 +87,8 @@ def program(
     ]
     function.write(jaxpr.jaxpr, jaxpr.consts, [number, *refs])
     order = [*refs[: len(names)], *refs[len(names) + fresh :], *refs[len(names) :][:fresh]]
-    parameters = ", ".join(ref.text for ref in order)
-    lines = "\n".join(function.lines)
-    text = f"{module.text}@triton.jit\ndef {name}({parameters}):\n{lines}\n"
-    text = f"{HEADER}{LIBRARY if 'libdevice.' in text else ''}\n\n{text}"
-    return Program(name, text, tuple(ref.dtype.name for ref in order), programs, warps)
+    parameters = tuple((ref.text, ref.dtype.name) for ref in order)
+    return Program(name, parameters, module.text, tuple(function.lines), programs, warps)
 
 
 def traced(body: Body, arrays: Sequence[jax.ShapeDtypeStruct]) -> core.ClosedJaxpr:
