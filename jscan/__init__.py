@@ -7,6 +7,7 @@ from jscan import networks as networks
 from jscan import operators as operators
 from jscan import rules as rules  # tells JAX the rules of the primitives
 from jscan.engines import engine as engine
+from jscan.programs import triton_source as triton_source
 from jscan.recurrences import linear_recurrence as linear_recurrence
 from jscan.reductions import reduce as reduce
 from jscan.reductions import segment_max as segment_max
@@ -50,6 +51,7 @@ __all__ = [
     "segment_sum",
     "split",
     "split_and_segment",
+    "triton_source",
 ]
 
 

@@ -19,7 +19,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from typing import overload
+from typing import Any, overload
 
 import jax
 
@@ -38,6 +38,16 @@ OLDEST_TRITON = {(0, 3): (3, 6), (0, 4): (3, 7)}
 
 # It is in the keys of JAX's caches, so that a function traced in another context is traced anew.
 _named = jax.make_user_context(os.environ.get(VARIABLE) or None)
+
+
+_writing = jax.make_user_context(None)
+
+
+class Written:
+    """Programs that were written and not run: see `writing`."""
+
+    def __init__(self) -> None:
+        self.programs: list[Any] = []  # `jscan.kernels.engines.source.Program`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +92,8 @@ def engine(name: str | None = None) -> Choice | contextlib.AbstractContextManage
 
     Example:
       >>> import jscan
-      >>> str(jscan.engine())
-      'pallas: it comes with jax, and no other is named'
+      >>> jscan.engine().name in ("pallas", "jax-triton", None)
+      True
     """
     if name is None:
         return choice()
@@ -101,6 +111,23 @@ def named(name: str | None) -> Iterator[None]:
     """
     with _named(name):
         yield
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[Written]:
+    """Makes the second engine write the programs of kernels that are lowered, and run none.
+
+    Nothing of it needs to be installed.
+    """
+    written = Written()
+    with _named("jax-triton"), _writing(written):
+        yield written
+
+
+def being_written() -> Written | None:
+    """Where programs are kept that are not to be run, if they are not."""
+    written: Written | None = _writing.value
+    return written
 
 
 def name_in_context() -> str | None:
@@ -143,6 +170,8 @@ _told = threading.Event()
 
 def why_none() -> str | None:
     """Why no engine runs, None if one does; said once in a warning as well."""
+    if being_written() is not None:
+        return None
     found = choice()
     if found.name is not None:
         return None
@@ -186,14 +215,22 @@ def _why_no_jax_triton() -> str | None:
             f"jax-triton {_dotted(ours)} is too old: python -m pip install 'jax-triton>={oldest}'"
         )
     needed = max(triton for since, triton in OLDEST_TRITON.items() if since <= ours[:2])
-    install = f"python -m pip install 'triton>={_dotted(needed)}'"
-    triton = _version("triton") if _is_there("triton") else None
-    if triton is None:
-        return f"triton is not installed, which jax-triton needs: {install}"
-    if triton < needed:
-        return f"triton {_dotted(triton)} is too old for jax-triton {_dotted(ours)}: {install}"
+    reason = why_no_triton(needed, f" for jax-triton {_dotted(ours)}")
+    if reason is not None:
+        return reason
     if not any(map(_is_there, ("jax_cuda13_plugin", "jax_cuda12_plugin"))):
         return "jax has no plugin for CUDA, which jax-triton needs: pip install 'jax[cuda13]'"
+    return None
+
+
+def why_no_triton(oldest: tuple[int, ...] = OLDEST_TRITON[0, 3], purpose: str = "") -> str | None:
+    """Why triton cannot compile, with the command that mends it; None if it can."""
+    install = f"python -m pip install 'triton>={_dotted(oldest)}'"
+    found = _version("triton") if _is_there("triton") else None
+    if found is None:
+        return f"triton is not installed{purpose}: {install}"
+    if found < oldest:
+        return f"triton {_dotted(found)} is too old{purpose}: {install}"
     return None
 
 

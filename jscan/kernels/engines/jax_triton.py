@@ -10,23 +10,19 @@ and output; before, an output has a parameter of its own, which is the same memo
 from __future__ import annotations
 
 import dataclasses
-import functools
-import hashlib
-import linecache
 from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
+from jscan import engines
 from jscan.kernels.engines import grid, source
+from jscan.kernels.engines.source import compiling
 from jscan.kernels.engines.source import why_inexpressible as why_inexpressible
 from jscan.kernels.language import Body
 
 NAME = "Triton"
-
-FUSION = True
-"""Whether a multiplication and an addition become one instruction: XLA lets those of Pallas,
-and Triton's default is to change."""
 
 
 def run(
@@ -50,6 +46,10 @@ def run(
     program = source.program(
         *(body, inputs, len(starts), outputs), programs=programs, warps=warps, name=name
     )
+    written = engines.being_written()
+    if written is not None:
+        written.programs.append(program)
+        return [jnp.zeros(x.shape, x.dtype) for x in outputs]
     return launch(program, operands, starts, outputs)
 
 
@@ -75,9 +75,9 @@ def launch(
         refs = [jax.new_ref(x) for x in starts]
         written = jax_triton.triton_call(
             *(*operands, *refs),
-            kernel=function(program),
+            kernel=compiling.function(program),
             out_type=list(results[:fresh]),
-            backend_options={"enable_fp_fusion": FUSION},
+            backend_options=dict(compiling.OPTIONS),
             **how,
         )
         return [*written, *(ref[...] for ref in refs)]
@@ -86,25 +86,13 @@ def launch(
     return list(
         jax_triton.triton_call(
             *(*operands, *starts),
-            kernel=function(program),
+            kernel=compiling.function(program),
             out_shape=list(results),
             input_output_aliases={len(operands) + i: fresh + i for i in range(len(starts))},
-            enable_fp_fusion=FUSION,
+            **compiling.OPTIONS,
             **how,
         )
     )
-
-
-@functools.lru_cache(maxsize=4096)
-def function(program: source.Program) -> Any:
-    """The function of a program, which Triton compiles."""
-    text = program.text
-    # Triton reads a function from the lines of its file, and keeps what it compiled under them.
-    file = f"<{program.name} {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    names: dict[str, Any] = {"__name__": "jscan.kernels.generated"}
-    exec(compile(text, file, "exec"), names)
-    return names[program.name]
 
 
 # --- the device ---------------------------------------------------------------------------------

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import jax
 import numpy as np
 from jax.extend import core
 
-from jscan.kernels.engines.source import arithmetic, control, conversions, library, memory, tiles
+from jscan.kernels.engines.source import (
+    arithmetic,
+    control,
+    conversions,
+    library,
+    memory,
+    tiles,
+)
+from jscan.kernels.engines.source.compiling import Program
 from jscan.kernels.engines.source.function import Equation, Function, Module, Rule
 from jscan.kernels.engines.source.operands import Operand, Unwritable, constant
 from jscan.kernels.language import Body
-
-HEADER = "import triton\nimport triton.language as tl\n"
-LIBRARY = "from triton.language.extra import libdevice\n"
 
 
 def _reference(at: Equation) -> list[Operand]:
@@ -32,30 +36,6 @@ RULES: dict[str, Rule] = {
     **memory.RULES,
     **dict.fromkeys(("new_ref", "ref", "mutable_array"), _reference),  # by versions of jax
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """A kernel as text, and what a launch needs to know besides.
-
-    The parameters of the function ``name`` are the operands, then the arrays that results start as,
-    which are written in place, then the other results.
-    """
-
-    name: str
-    parameters: tuple[tuple[str, str], ...]  # with the dtype of what is there
-    functions: str  # those that it calls
-    lines: tuple[str, ...]
-    programs: int
-    warps: int
-
-    @property
-    def text(self) -> str:
-        """All of it, as a module."""
-        names = ", ".join(name for name, _ in self.parameters)
-        lines = "\n".join(self.lines)
-        text = f"{self.functions}@triton.jit\ndef {self.name}({names}):\n{lines}\n"
-        return f"{HEADER}{LIBRARY if 'libdevice.' in text else ''}\n\n{text}"
 
 
 def program(
