@@ -65,11 +65,25 @@ def gather_parts(
     x: jax.Array, axis_name: Sequence[str], *, axis: int = 0, tiled: bool = False
 ) -> jax.Array:
     """What all devices have, in their order: along a new axis, or ``tiled`` along the old one."""
-    # XLA gathers elements of less than a byte wrongly (seen on CPUs, jax 0.10 and 0.12).
-    narrow = x.dtype.name in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn")
-    wide = x.astype(jnp.float32) if narrow else x
-    parts: jax.Array = lax.all_gather(wide, tuple(axis_name), axis=axis, tiled=tiled)
+    parts: jax.Array = lax.all_gather(_widened(x), tuple(axis_name), axis=axis, tiled=tiled)
     return parts.astype(x.dtype)
+
+
+def sum_of_parts(x: jax.Array, axis_name: Sequence[str]) -> jax.Array:
+    """The sum of what all devices have."""
+    total: jax.Array = lax.psum(_widened(x), tuple(axis_name))
+    return total.astype(x.dtype)
+
+
+def _widened(x: jax.Array) -> jax.Array:
+    """``x`` in a type that XLA sends between devices.
+
+    Elements of less than a byte are gathered wrongly (seen on CPUs, jax 0.10 and 0.12), and 2 bits
+    have no sum.
+    """
+    if x.dtype.name in ("int2", "uint2", "int4", "uint4"):
+        return x.astype(jnp.int32)
+    return x.astype(jnp.float32) if x.dtype.name == "float4_e2m1fn" else x
 
 
 def neighbours(

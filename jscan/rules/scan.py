@@ -160,6 +160,12 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
         return [False] * num_operands, None
     if all(used_outputs):
         return [True] * num_operands, eqn
+    if eqn.params["started"]:  # its leaves have starts, which are operands, too
+        still = iter(used_outputs)
+        used = tuple(is_used and next(still) for is_used in eqn.params["used"])
+        left = [v for v, is_used in zip(eqn.outvars, used_outputs, strict=True) if is_used]
+        kept_eqn = eqn.replace(outvars=left, params=dict(eqn.params, used=used))
+        return [True] * num_operands, kept_eqn
     combine: Combine = eqn.params["combine"]
     outputs = [i for i, is_used in enumerate(eqn.params["used"]) if is_used]
     wanted = [i for i, is_wanted in zip(outputs, used_outputs, strict=True) if is_wanted]
