@@ -30,6 +30,12 @@ def full_shape(operands: Sequence[Shaped]) -> tuple[int, ...]:
     )
 
 
+def shape_along(axis: int, elements: Shaped, *others: Shaped) -> tuple[int, ...]:
+    """The shape of operands of which ``elements`` alone has the ``axis`` that counts."""
+    whole = full_shape([elements, *others])
+    return (*whole[:axis], elements.shape[axis], *whole[axis + 1 :])
+
+
 def at_full_size(
     leaves: Sequence[jax.Array], full: tuple[int, ...], beside: Sequence[Shaped] = ()
 ) -> list[jax.Array]:

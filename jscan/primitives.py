@@ -1,4 +1,4 @@
-"""The six primitives, the functions that bind them, and the settings that are read then.
+"""The seven primitives, the functions that bind them, and the settings that are read then.
 
 Their rules are in `jscan.rules`, which the package imports. Nothing here knows what a primitive is
 compiled to or how it is differentiated, so that a rule can import this module and bind primitives
@@ -137,6 +137,14 @@ Operand: int32 of shape ``(..., count + 1)``, which begins with 0 along its last
 decrease.
 Result: ``n`` elements along that axis. ``emit`` says what they are: "ids", the segment of each
 position in int32, ``count`` at and behind the last bound; or "flags", head flags as booleans.
+"""
+
+spread_p = _primitive("jscan_spread")
+"""The value of its segment for each element: the transpose of a sum by segments.
+
+Operands: values, one for each segment along the axis, and the number of each element's segment.
+Result: the values of elements, zero where a number is out of range.
+Parameters: ``axis``; and ``axis_name``, which lowerings alone bind.
 """
 
 # Both are in the keys of JAX's caches, so that a function traced in another context is traced anew.
@@ -363,3 +371,11 @@ def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
     return meshes.automatically(
         run, bounds, like=[bounds], dimensions=meshes.instead_of(bounds.ndim - 1)
     )
+
+
+def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:
+    """Bind ``spread_p``."""
+    operands = extent.vary_alike([values, numbers])
+    settings = _settings(extent.shape_along(axis, numbers, values))
+    [result] = spread_p.bind(*operands, axis=axis, axis_name=(), **settings)
+    return result

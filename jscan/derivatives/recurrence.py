@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.combine import Combine, trace
+from jscan.combine import Combine, accumulation_dtype, trace
 from jscan.derivatives.components import Component
 from jscan.derivatives.jacobian import Matrix, Place, Source
 
@@ -122,6 +122,11 @@ def is_recurrent(component: Component) -> bool:
 def operator_of(component: Component) -> Combine:
     """The operator that scans the `Recurrence.elements`: a sum, or the affine one on K states."""
     return _operator(0 if is_sum(component) else component.size, component.dtype)
+
+
+def sum_of(dtype: np.dtype) -> Combine:
+    """The operator that adds up elements of a dtype."""
+    return _operator(0, accumulation_dtype(dtype))
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ from jax import lax
 
 from jscan import extent, heads, meshes, operators, primitives
 from jscan.arguments.identity import Neutral
-from jscan.combine import Combine, accumulation_dtype
+from jscan.combine import Combine, accumulation_dtype, trace
 from jscan.plain import scatters
 from jscan.plain.scan import Combination, flattened, scan_in_plain_jax
 from jscan.primitives import parted
@@ -51,7 +51,8 @@ def reduce_in_plain_jax(
         fn = functools.partial(combine, differentiable=differentiable)
         results = reduce_pairs(fn, wide, axis=0)
     else:
-        numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
+        how: dict[str, Any] = {"axis": axis, "kind": kind, "n": full[axis]}
+        numbers = segment_numbers(descriptor, bound=differentiable, **how)
         numbers = jnp.moveaxis(numbers, axis, 0)
         # JAX differentiates scattered sums and extrema. Others are differentiated as scans.
         scattered = combine.rules is None and set(combine.monoids) <= {"add", "max", "min"}
@@ -77,8 +78,14 @@ def full_shape(operands: Sequence[extent.Shaped], axis: int, kind: str) -> tuple
     return (*outside[:axis], shape[axis], *outside[axis + 1 :])
 
 
-def segment_numbers(descriptor: jax.Array, *, axis: int, kind: str, n: int) -> jax.Array:
-    """The number of the segment of each of ``n`` elements, out of range where it is dropped."""
+def segment_numbers(
+    descriptor: jax.Array, *, axis: int, kind: str, n: int, bound: bool = False
+) -> jax.Array:
+    """The number of the segment of each of ``n`` elements, out of range where it is dropped.
+
+    Outside of a lowering heads are counted by a ``bound`` primitive, which is divided among
+    devices.
+    """
     if kind == "ids":
         return descriptor
     if kind == "offsets":
@@ -88,6 +95,9 @@ def segment_numbers(descriptor: jax.Array, *, axis: int, kind: str, n: int) -> j
         heads.as_bool(descriptor) if kind == "flags" else heads.changes(descriptor, axis=axis)
     )
     behind_first = as_flags & ~heads.is_first(descriptor, axis=axis)
+    if bound and n < 2**31:
+        before = primitives.rank(behind_first, axis=axis, emit="number")
+        return before + np.int32(1)
     return lax.cumsum(behind_first.astype(jnp.int32), axis)
 
 
@@ -111,11 +121,14 @@ def _reduce_segments(
     along: dict[str, Any] = {"combine": combine, "axis": 0, "reverse": False, "exclusive": False}
     if by_scan is not None:
         scanned = primitives.scan(leaves, flags, method=by_scan, **along)
+        places = _bound_last_places(numbers, axis=0, num_segments=num_segments)
     else:
+        places = None
         scanned = scan_in_plain_jax(
             *leaves, flags, segmented=True, used=(True,) * len(leaves), **along
         )
-    return last_of_segments(scanned, numbers, identity, axis=0, num_segments=num_segments)
+    how: dict[str, Any] = {"axis": 0, "num_segments": num_segments, "places": places}
+    return last_of_segments(scanned, numbers, identity, **how)
 
 
 def _scatters(name: str | None, identity: np.generic) -> bool:
@@ -230,16 +243,17 @@ def last_of_segments(
     *,
     axis: int,
     num_segments: int,
+    places: jax.Array | None = None,
 ) -> list[jax.Array]:
     """The last element of each segment of a scan, or the identity where a segment has none.
 
     ``numbers`` are those of the elements' segments, and covers the leading dimensions of every
     leaf, with their sizes or 1. Places are scattered and elements gathered, since a gather is
-    linear and a scatter to equal places is not.
+    linear and a scatter to equal places is not. The ``places`` may be known.
     """
     if numbers.shape[axis] == 0 or num_segments == 0:
         places = jnp.full((*numbers.shape[:axis], num_segments, *numbers.shape[axis + 1 :]), -1)
-    else:
+    elif places is None:
         places = _last_places(numbers, axis=axis, num_segments=num_segments)
     results = []
     for x, value in zip(scanned, identity, strict=True):
@@ -256,6 +270,35 @@ def last_of_segments(
         taken = jnp.take_along_axis(x, jnp.maximum(index, 0), axis, mode="clip")
         results.append(jnp.where(there, taken, nothing))
     return results
+
+
+def _bound_last_places(numbers: jax.Array, *, axis: int, num_segments: int) -> jax.Array:
+    """The same places by a primitive that is divided among devices."""
+    n = numbers.shape[axis]
+    wide = n >= 2**31
+    with jax.enable_x64(True) if wide else contextlib.nullcontext():
+        dtype = np.dtype(np.int64 if wide else np.int32)
+        line = tuple(size if d == axis else 1 for d, size in enumerate(numbers.shape))
+        [places] = primitives.reduce(
+            [lax.broadcasted_iota(dtype, line, axis)],
+            numbers,
+            combine=_later(dtype),
+            axis=axis,
+            kind="ids",
+            num_segments=num_segments,
+            method="auto",
+        )
+        return places
+
+
+@functools.cache
+def _later(dtype: np.dtype) -> Combine:
+    """The operator that takes the later of two places."""
+    leaf = jax.ShapeDtypeStruct((1,), dtype)
+    identity = operators.max.identity(dtype)
+    traced = trace(operators.max, [leaf], jax.tree.structure(0), 0, (identity,))
+    assert traced is not None
+    return traced
 
 
 def _last_places(numbers: jax.Array, *, axis: int, num_segments: int) -> jax.Array:

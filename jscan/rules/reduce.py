@@ -12,7 +12,7 @@ from jax import lax
 from jax.core import ShapedArray
 from jax.interpreters import ad
 
-from jscan import extent, heads
+from jscan import extent, primitives
 from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.tangents import Tangent, jvp_of, summed_to, zero_of
@@ -132,7 +132,6 @@ def _transposed_sum(
     *operands: Any,
     axis: int,
     kind: str,
-    num_segments: int,
     axis_name: AxisName,
     **_: Any,
 ) -> list[Any]:
@@ -148,8 +147,7 @@ def _transposed_sum(
             results.append(ad.Zero(leaf.aval))
         else:
             given = _transposed_psum(cotangent, axis_name) if axis_name else cotangent
-            how: dict[str, Any] = {"axis": axis, "kind": kind, "limit": num_segments}
-            results.append(_spread(given, descriptor, leaf.aval, **how))
+            results.append(_spread(given, descriptor, leaf.aval, axis=axis, kind=kind))
     return [*results, *([] if descriptor is None else [None])]
 
 
@@ -171,23 +169,13 @@ def _spread(
     *,
     axis: int,
     kind: str,
-    limit: int,
 ) -> jax.Array:
     """The cotangent of each element's segment, summed where the operand was shared."""
     if descriptor is None:
         full = (*cotangent.shape[:axis], like.shape[axis], *cotangent.shape[axis + 1 :])
         return summed_to(jnp.broadcast_to(cotangent, full), like)
-    if limit == 0:
-        return jnp.zeros(like.shape, cotangent.dtype)
-    numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=like.shape[axis])
-    places = heads.places_of(numbers, limit)
-    if places.size == places.shape[axis]:
-        spread = jnp.take(cotangent, places.reshape(-1), axis, mode="fill", fill_value=0)
-    else:
-        shape = (*cotangent.shape[:axis], places.shape[axis], *cotangent.shape[axis + 1 :])
-        each = jnp.broadcast_to(places, shape)
-        spread = jnp.take_along_axis(cotangent, each, axis, mode="fill", fill_value=0)
-    return summed_to(spread, like)
+    numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=like.shape[axis], bound=True)
+    return summed_to(primitives.spread(cotangent, numbers, axis=axis), like)
 
 
 def reduce_dimensions(
