@@ -41,25 +41,28 @@ def reduce_in_plain_jax(
     leaves, descriptor = parted(operands, kind != "whole")
     full = full_shape(operands, axis, kind)
     narrow = combine.dtypes if exact else combine.result_dtypes([x.dtype for x in leaves])
-    wide = [
-        jnp.moveaxis(jnp.broadcast_to(x, full).astype(dtype), axis, 0)
+    elements = [
+        jnp.broadcast_to(x, full).astype(dtype)
         for x, dtype in zip(leaves, combine.dtypes, strict=True)
     ]
+    if descriptor is not None and differentiable and not scatters_differentiably(combine):
+        # Rows that fit a tile may not do so with leaves as wide as they are combined.
+        way = "auto" if method == "block" else method
+        how: dict[str, Any] = {"axis": axis, "kind": kind}
+        numbers = segment_numbers(descriptor, n=full[axis], bound=True, **how)
+        results = _by_bound_scan(
+            elements, numbers, combine, axis=axis, num_segments=num_segments, method=way
+        )
+        return [x.astype(dtype) for x, dtype in zip(results, narrow, strict=True)]
+    wide = [jnp.moveaxis(x, axis, 0) for x in elements]
     if descriptor is None and are_monoids(combine) and not are_divisible(combine):
         results = [x[None] for x in reduce_monoids(wide, combine, axis=0)]
     elif descriptor is None:
         fn = functools.partial(combine, differentiable=differentiable)
         results = reduce_pairs(fn, wide, axis=0)
     else:
-        how: dict[str, Any] = {"axis": axis, "kind": kind, "n": full[axis]}
-        numbers = segment_numbers(descriptor, bound=differentiable, **how)
-        numbers = jnp.moveaxis(numbers, axis, 0)
-        # JAX differentiates scattered sums and extrema. Others are differentiated as scans.
-        scattered = combine.rules is None and set(combine.monoids) <= {"add", "max", "min"}
-        # Rows that fit a tile may not do so with leaves as wide as they are combined.
-        way = "auto" if method == "block" else method
-        by_scan = way if differentiable and not scattered else None
-        results = _reduce_segments(wide, numbers, combine, num_segments, by_scan)
+        numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
+        results = _reduce_segments(wide, jnp.moveaxis(numbers, axis, 0), combine, num_segments)
     return [
         jnp.moveaxis(x, 0, axis).astype(dtype) for x, dtype in zip(results, narrow, strict=True)
     ]
@@ -102,33 +105,41 @@ def segment_numbers(
 
 
 def _reduce_segments(
-    leaves: list[jax.Array],
-    numbers: jax.Array,
-    combine: Combine,
-    num_segments: int,
-    by_scan: str | None,
+    leaves: list[jax.Array], numbers: jax.Array, combine: Combine, num_segments: int
 ) -> list[jax.Array]:
-    """Reduce along the first axis, by a scan with the method ``by_scan`` unless that is None."""
+    """Reduce along the first axis."""
     identity = combine.identity
     assert identity is not None
     monoids = combine.monoids
-    if by_scan is None and all(map(_scatters, monoids, identity)):
+    if all(map(_scatters, monoids, identity)):
         return [
             _scatter(str(name), x, numbers, i, num_segments)
             for name, x, i in zip(monoids, leaves, identity, strict=True)
         ]
     flags = heads.changes(numbers, axis=0)
-    along: dict[str, Any] = {"combine": combine, "axis": 0, "reverse": False, "exclusive": False}
-    if by_scan is not None:
-        scanned = primitives.scan(leaves, flags, method=by_scan, **along)
-        places = _bound_last_places(numbers, axis=0, num_segments=num_segments)
-    else:
-        places = None
-        scanned = scan_in_plain_jax(
-            *leaves, flags, segmented=True, used=(True,) * len(leaves), **along
-        )
-    how: dict[str, Any] = {"axis": 0, "num_segments": num_segments, "places": places}
-    return last_of_segments(scanned, numbers, identity, **how)
+    how: dict[str, Any] = {"combine": combine, "axis": 0, "reverse": False, "exclusive": False}
+    used = (True,) * len(leaves)
+    scanned = scan_in_plain_jax(*leaves, flags, segmented=True, used=used, **how)
+    return last_of_segments(scanned, numbers, identity, axis=0, num_segments=num_segments)
+
+
+def _by_bound_scan(
+    leaves: list[jax.Array],
+    numbers: jax.Array,
+    combine: Combine,
+    *,
+    axis: int,
+    num_segments: int,
+    method: str,
+) -> list[jax.Array]:
+    """Reduce by primitives, which are differentiated and divided among devices by themselves."""
+    assert combine.identity is not None
+    flags = heads.changes(numbers, axis=axis)
+    how: dict[str, Any] = {"reverse": False, "exclusive": False, "method": method}
+    scanned = primitives.scan(leaves, flags, combine=combine, axis=axis, **how)
+    where: dict[str, Any] = {"axis": axis, "num_segments": num_segments}
+    places = _bound_last_places(numbers, **where)
+    return last_of_segments(scanned, numbers, combine.identity, places=places, **where)
 
 
 def _scatters(name: str | None, identity: np.generic) -> bool:
@@ -184,6 +195,15 @@ def are_divisible(combine: Combine) -> bool:
     It has no collective that combines bits (an error on CPUs, jax 0.10 to 0.12).
     """
     return are_monoids(combine) and {*combine.monoids} <= {"add", "mul", "max", "min"}
+
+
+def scatters_differentiably(combine: Combine) -> bool:
+    """Whether scatters that JAX differentiates reduce all leaves: sums and extrema."""
+    known = combine.identity is not None and combine.rules is None
+    return known and all(
+        name in ("add", "max", "min") and _scatters(name, identity)
+        for name, identity in zip(combine.monoids, combine.identity or (), strict=True)
+    )
 
 
 def reduce_monoids(leaves: Sequence[jax.Array], combine: Combine, *, axis: int) -> list[jax.Array]:

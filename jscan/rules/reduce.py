@@ -15,9 +15,15 @@ from jax.interpreters import ad
 from jscan import extent, primitives
 from jscan.combine import Combine
 from jscan.derivatives import transposition
-from jscan.derivatives.tangents import Tangent, jvp_of, summed_to, zero_of
+from jscan.derivatives.recurrence import sum_of
+from jscan.derivatives.tangents import Tangent, is_moving, jvp_of, summed_to, zero_of
 from jscan.plain.across import of_this_part, reduce_across
-from jscan.plain.reduce import full_shape, reduce_in_plain_jax, segment_numbers
+from jscan.plain.reduce import (
+    full_shape,
+    reduce_in_plain_jax,
+    scatters_differentiably,
+    segment_numbers,
+)
 from jscan.plain.uneven import reduce_uneven
 from jscan.primitives import AxisName, joined, parted, reduce_p
 from jscan.rules import base, partition
@@ -93,6 +99,8 @@ def reduce_jvp(
     """The sum of tangents for a sum, and the tangents of plain JAX for another reduction."""
     params |= {"axis": axis, "kind": kind}
     if not combine.is_sum:
+        if kind != "whole" and not params["axis_name"] and scatters_differentiably(combine):
+            return _extremum_jvp(primals, tangents, combine=combine, **params)
         form = reduce_across if params["axis_name"] else reduce_in_plain_jax
         return jvp_of(form, primals, tangents, combine=combine, **params)
     leaves, descriptor = parted(primals, kind != "whole")
@@ -110,6 +118,48 @@ def reduce_jvp(
         reduced = reduce_p.bind(*joined(coming, descriptor), combine=part, **params)
         slopes = dict(zip(moving, reduced, strict=True))
     return results, [slopes[i] if i in slopes else zero_of(x) for i, x in enumerate(results)]
+
+
+def _extremum_jvp(
+    primals: Sequence[jax.Array],
+    tangents: Sequence[Tangent],
+    *,
+    combine: Combine,
+    axis: int,
+    kind: str,
+    num_segments: int,
+    **params: Any,
+) -> tuple[list[jax.Array], list[Tangent]]:
+    """The mean of the tangents of the elements that are the extremum, and sums of others."""
+    leaves, descriptor = parted(primals, True)
+    assert descriptor is not None
+    along: dict[str, Any] = {"axis": axis, "kind": kind, "num_segments": num_segments}
+    results = reduce_p.bind(*primals, combine=combine, **along, **params)
+    full = full_shape(primals, axis, kind)
+    numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis], bound=True)
+    # A row that fits a tile may not fit one with leaves as wide as they are combined.
+    method = "auto" if params["method"] == "block" else params["method"]
+
+    def total(x: jax.Array) -> jax.Array:
+        way = {**along, **params, "kind": "ids", "exact": True, "method": method}
+        [found] = reduce_p.bind(x, numbers, combine=sum_of(x.dtype), **way)
+        return found
+
+    slopes: list[Tangent] = []
+    for name, x, t, y in zip(combine.monoids, leaves, tangents, results, strict=False):
+        if not is_moving(t):
+            slopes.append(zero_of(y))
+            continue
+        given = jnp.broadcast_to(t, full)
+        if name == "add":
+            slopes.append(total(given).astype(y.dtype))
+            continue
+        chosen = x.astype(y.dtype) == primitives.spread(y, numbers, axis=axis)
+        chosen = jnp.broadcast_to(chosen, full)
+        sums = total(jnp.where(chosen, given, jnp.zeros_like(given)))
+        count = total(jnp.where(chosen, jnp.ones_like(given), jnp.zeros_like(given)))
+        slopes.append((sums / jnp.maximum(count, jnp.ones_like(count))).astype(y.dtype))
+    return results, slopes
 
 
 def reduce_transpose(

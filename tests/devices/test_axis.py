@@ -67,6 +67,46 @@ def test_gradients(name, layout):
     check_totals(name, layout, gradient=True)
 
 
+LONG = 1024
+HEADS_OF_LONG = np.isin(np.arange(LONG), [3, 500, 512, 800, 1023])
+DIFFERENTIATED = {
+    "cumprod": lambda x: jscan.cumprod(x),
+    "cumlogsumexp": lambda x: jscan.cumlogsumexp(x, reverse=True),
+    "affine": lambda x: jscan.associative_scan(affine, (x, x), segments=HEADS_OF_LONG)[1],
+    "linear_recurrence": lambda x: jscan.linear_recurrence(x, x, 2.0),
+    "segment_prod": lambda x: jscan.segment_prod(x, np.cumsum(HEADS_OF_LONG), COUNT, True),
+    **{
+        f"{operator.name} of sharded flags": functools.partial(
+            lambda operator, x: jscan.reduce(operator, x, segments=x > 0.985, num_segments=COUNT),
+            operator,
+        )
+        for operator in (operators.add, operators.mul, operators.max)
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "kind", [AxisType.Auto, pytest.param(AxisType.Explicit, marks=pytest.mark.thorough)]
+)
+@pytest.mark.parametrize("function", DIFFERENTIATED.values(), ids=DIFFERENTIATED.keys())
+def test_second_derivatives_move_totals(function, kind):
+    def first(x):
+        return jax.grad(lambda x: jnp.sum(jnp.sin(function(x))))(x)
+
+    def second(x):
+        return first(x), jax.grad(lambda x: jnp.sum(jnp.sin(first(x))))(x)
+
+    x = np.random.default_rng(6).uniform(0.8, 0.99, LONG)
+    mesh = mesh_of(8, kind=kind)
+    with jax.set_mesh(mesh):
+        operand = placed(x, mesh, "a")
+        compiled = jax.jit(second).lower(operand).compile()
+        found = compiled(operand)
+    for y, values in zip(found, jax.jit(second)(x), strict=True):
+        np.testing.assert_allclose(y, values, rtol=1e-9, atol=1e-9)
+    assert max(c.elements for c in collectives(compiled)) <= 8 * COUNT
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize(
     ("form", "share"),

@@ -202,30 +202,36 @@ def test_gradients_of_scans(n, layout, form):
 @every_layout
 @pytest.mark.parametrize("n", [7, 13])
 def test_gradients_of_reductions(n, layout):
-    """Of sums by segments the first ones: scatters of XLA count what lies behind the end."""
     rows, flags = data(n)
     flags = flags[0]
     numbers = np.cumsum(flags) - flags[0]
+    told = {"axis": 1, "segments": flags, "num_segments": n}
 
-    def whole(x):
-        return jscan.reduce(affine, (x, x), 1)
-
-    def sums(x):
-        told = {"axis": 1, "segments": flags, "num_segments": n}
-        return jscan.reduce(operators.add, x * x, **told)
-
-    def loop(x):
-        return [y[:, -1] for y in sequential.scan(affine, (x, x), axis=1)]
+    def fn(x):
+        return (
+            jscan.reduce(affine, (x, x), 1),
+            jscan.reduce(operators.add, x * x, **told),
+            jscan.reduce(operators.mul, x, **told),
+            filled(jscan.reduce(operators.max, x, **told)),
+            filled(jscan.reduce(operators.logaddexp, x, **told)),
+        )
 
     def loops(x):
-        return sequential.reduce(jnp.add, x * x, numbers, n, 0.0, axis=1)
+        def by_segments(fn, x, identity):
+            return sequential.reduce(fn, x, numbers, n, identity, axis=1)
 
-    check(
-        lambda x: (*gradients(whole)(x), gradients(sums)(x)[0]),
-        (*jax.jit(gradients(loop))(rows), jax.jit(gradients(loops))(rows)[0]),
-        rows,
-        layout,
-    )
+        return (
+            [y[:, -1] for y in sequential.scan(affine, (x, x), axis=1)],
+            by_segments(jnp.add, x * x, 0.0),
+            by_segments(jnp.multiply, x, 1.0),
+            filled(by_segments(jnp.maximum, x, -np.inf)),
+            filled(by_segments(jnp.logaddexp, x, -np.inf)),
+        )
+
+    def filled(x):
+        return jnp.where(x == -np.inf, 0.0, x)
+
+    check(gradients(fn), jax.jit(gradients(loops))(rows), rows, layout)
 
 
 @pytest.mark.sweep
