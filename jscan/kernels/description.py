@@ -9,7 +9,7 @@ head.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -20,10 +20,10 @@ from jax.extend import core
 from jscan.kernels import language
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
-from jscan.kernels.operator import FLAG, flag_value
+from jscan.kernels.operator import FLAG, flag_value, front
 from jscan.kernels.registers import constant
 from jscan.kernels.start import Start, among_first, load_first
-from jscan.kernels.tile import VECTOR, Tile
+from jscan.kernels.tile import Tile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,25 +63,6 @@ class Scan:
         size = self.geometry.outer * self.geometry.n * self.geometry.inner
         return [(size, d) for d, used in zip(self.results, self.used, strict=True) if used]
 
-    def on_tile(self, tile: Tile, work: Callable[[Tile], None]) -> None:
-        """Does the work of a tile, twice compiled where only the last one needs masks.
-
-        The length of the axis may be no multiple of what a thread takes at once. Masks of its end
-        would then hold for single elements, and every access be one of a single element: sum of
-        200,000,003 float32 elements, 0.55 of copy speed (H200, 2026-11-22).
-        """
-        g = self.geometry
-        widest = 16 // min(d.itemsize for d in (*self.dtypes, *self.results))
-        if self.segmented:
-            widest = max(widest, VECTOR)
-        aligned = g.outer * g.inner == 1 and not g.reverse
-        if not aligned or g.tiles == 1 or g.n % g.length == 0 or g.n % widest == 0:
-            work(tile)
-            return
-        last = tile.index == np.int32(g.tiles - 1)
-        language.when(last, lambda: work(tile))
-        language.when(~last, lambda: work(tile.at(tile.index, inside=True)))
-
     def split(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
         """The input and output references out of all of the kernel's."""
         inputs, others = self.apart(refs)
@@ -104,6 +85,8 @@ class Scan:
         elif shift:
             start = tile.before_start(shift)
             values = [self._or_identity(start, v, k) for k, v in enumerate(values)]
+        elif tile.geometry.leads and not self.segmented and not self.linear:
+            values = self._behind_the_lead(tile, values)
         if not self.segmented:
             return values
         return [self._restarts(tile, inputs[len(self.views)], shift), *values]
@@ -115,6 +98,16 @@ class Scan:
         """
         mask = tile.mask(tile.geometry.shift)
         return mask if mask is None or self.start is None else mask | among_first(tile, 1)
+
+    def _behind_the_lead(self, tile: Tile, values: Sequence[jax.Array]) -> list[jax.Array]:
+        """The values, with what does not count in the places in front of the row."""
+        leading = front(self.operator, self.used)
+        assert leading is not None
+        filled = []
+        for value, (neutral, through_first) in zip(values, leading, strict=True):
+            before = tile.before_start(1 if through_first else 0)
+            filled.append(jnp.where(before, constant(value.shape, neutral), value))
+        return filled
 
     def _started(
         self, start: Start, tile: Tile, inputs: Sequence[Ref], values: Sequence[jax.Array]
@@ -154,7 +147,9 @@ class Scan:
         # instructions.
         flag = (flag != 0 if flag.dtype.itemsize > FLAG.itemsize else flag).astype(FLAG)
         if not shift:
-            return flag
+            if not tile.geometry.leads:
+                return flag
+            shift = 1  # so that the row begins anew behind the places in front of it
         if self.start is not None or not self.restarts_at_first:
             return jnp.where(among_first(tile, shift), jnp.zeros_like(flag), flag)
         return flag | tile.before_start(shift).astype(FLAG)

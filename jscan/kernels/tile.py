@@ -13,6 +13,9 @@ Positions count in scan order: position p is element p of the axis, or element n
 is reversed. Memory order is kept inside a tile; only the tile's place in memory and the direction
 of ``tt.scan`` change.
 
+Where the rows of an array begin inside of memory's words, tiles are cut along the words (`Words`):
+a position then has an element of the axis less the places in front of the row.
+
 An axis that is `far` is too long for 32-bit positions: a tile then knows its number and counts
 places within itself, and an address is the sum of the two in 64 bits.
 """
@@ -31,17 +34,9 @@ from jax import lax
 
 from jscan.kernels import language
 from jscan.kernels.language import Ref
-from jscan.kernels.layout import Geometry, View, size_of
+from jscan.kernels.layout import VECTOR, Geometry, View, size_of
 from jscan.kernels.registers import take
-
-Address = list[tuple[jax.Array, int]]
-"""Terms to be summed (`language.Terms`)."""
-
-VECTOR = 8
-"""The most elements that a thread takes from memory at once, where operands differ in width. A tile
-has one register layout, which its widest access decides: 16 one-byte elements a thread would spread
-the same thread's words over 64 bytes. Segmented sum, 2^27, uint8 flags: 0.97 of copy speed with 8,
-0.86 with 16, 0.73 with 4 (H200, 2026-11-20)."""
+from jscan.kernels.words import Address, Words
 
 
 class Tile:
@@ -65,7 +60,14 @@ class Tile:
         g = self.geometry
         assert not g.far, "positions do not fit 32 bits"
         start = self.index * np.int32(g.length)
+        if g.word > 1:
+            start = start - self.words.lead
         return np.int32(g.n - g.length) - start if g.reverse else start
+
+    @property
+    def words(self) -> Words:
+        """The words of the tile's rows."""
+        return Words(self.geometry, self.row_block, self.index)
 
     def _terms(self, view: View, shift: int) -> Address:
         g = self.geometry
@@ -122,8 +124,8 @@ class Tile:
         g = self.geometry
         # In scan order, only elements to the left may lie before the start of the axis, and only
         # the last tile and elements to the right reach beyond its end.
-        before = shift > 0
-        beyond = not self.inside and (shift < 0 or g.n % g.length != 0)
+        before = shift > 0 or g.leads
+        beyond = not self.inside and (shift < 0 or g.word > 1 or g.n % g.length != 0)
         on_axis = self._on_far_axis if g.far else self._on_axis
         checks = on_axis(shift, before, beyond)
         if g.outer % g.rows:
@@ -159,8 +161,23 @@ class Tile:
 
     def load(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; undefined where none exist."""
+        if self.geometry.word > 1 and not shift and view.follows(self.geometry):
+            return self._load_words(ref, view)
+        return self._load_elements(ref, view, shift)
+
+    def _load_elements(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
         return language.load(ref, terms, mask=self.mask(shift))
+
+    def _load_words(self, ref: Ref, view: View) -> jax.Array:
+        """The words of an operand that has the rows of the whole, of this row or not."""
+
+        def by_words() -> jax.Array:
+            return language.load(ref, self._limited(self.words.terms(), ref.dtype, 0))
+
+        by_elements = functools.partial(self._load_elements, ref, view)
+        loaded: jax.Array = lax.cond(self.words.may_overrun(), by_elements, by_words)
+        return loaded
 
     def load_shared(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The same, but one column of an operand whose lanes are shared."""
@@ -272,10 +289,21 @@ class Tile:
 
     def store(self, ref: Ref, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
-        g = self.geometry
+        g, value = self.geometry, value.astype(ref.dtype)
         view = View((g.outer, g.n, g.inner), (1, g.outer))
         terms = self._limited(self._terms(view, 0), ref.dtype, 0)
-        language.store(ref, terms, value.astype(ref.dtype), mask=self.mask(0))
+        if g.word == 1:
+            language.store(ref, terms, value, mask=self.mask(0))
+            return
+        whole = self.words.whole()
+        language.store(ref, self._limited(self.words.terms(), ref.dtype, 0), value, mask=whole)
+        rest = self.exists() & ~whole
+        if g.rows > 1:
+            language.store(ref, terms, value, mask=rest)
+        else:
+            language.when(
+                self.words.at_edge(), lambda: language.store(ref, terms, value, mask=rest)
+            )
 
     def scatter(
         self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
@@ -319,7 +347,7 @@ class Tile:
         """
         g = self.geometry
         narrow = dtype.itemsize * VECTOR < 16
-        begins_whole = not shift and not (g.reverse and g.n % VECTOR)
+        begins_whole = not shift and (g.word > 1 or not (g.reverse and g.n % VECTOR))
         whole = g.lanes == 1 and g.length % VECTOR == 0 and begins_whole
         if not (narrow and g.mixed and whole):
             return terms
@@ -331,7 +359,11 @@ class Tile:
         if g.far:
             return (self.index == 0) & (self.positions() < np.int32(shift))
         element = self.element()
-        return element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
+        before = element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
+        if g.word == 1:
+            return before
+        # Known when the kernel is compiled for almost all places.
+        return before & (self.index == 0) & (self.positions() < np.int32(g.word + shift))
 
     def exists(self) -> jax.Array:
         """Whether each element exists."""
@@ -369,6 +401,12 @@ class Tile:
         """The place of each element in the tile, in scan order."""
         place = self._iota(self.geometry.axis)
         return np.int32(self.geometry.length - 1) - place if self.geometry.reverse else place
+
+    def first_place(self) -> jax.Array:
+        """The position of the tile's first element, of which places in front may be none."""
+        if not self.geometry.leads:
+            return jnp.int32(0)
+        return jnp.where(self.index == 0, self.words.lead, jnp.zeros_like(self.words.lead))
 
     def last(self, values: Sequence[jax.Array]) -> list[jax.Array]:
         """The elements at the tile's last position in scan order."""
