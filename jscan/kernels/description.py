@@ -85,7 +85,7 @@ class Scan:
         elif shift:
             start = tile.before_start(shift)
             values = [self._or_identity(start, v, k) for k, v in enumerate(values)]
-        elif tile.geometry.leads and not self.segmented and not self.linear:
+        elif tile.geometry.leads and not self.segmented:
             values = self._behind_the_lead(tile, values)
         if not self.segmented:
             return values
@@ -102,6 +102,8 @@ class Scan:
     def _behind_the_lead(self, tile: Tile, values: Sequence[jax.Array]) -> list[jax.Array]:
         """The values, with what does not count in the places in front of the row."""
         leading = front(self.operator, self.used)
+        if self.linear:
+            leading = ((self.dtypes[0].type(-np.inf), False),)
         assert leading is not None
         filled = []
         for value, (neutral, through_first) in zip(values, leading, strict=True):

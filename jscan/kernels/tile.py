@@ -35,7 +35,7 @@ from jax import lax
 from jscan.kernels import language
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, size_of
-from jscan.kernels.registers import take
+from jscan.kernels.registers import from_bits, take, to_bits
 from jscan.kernels.words import Address, Words
 
 
@@ -162,22 +162,70 @@ class Tile:
     def load(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; undefined where none exist."""
         if self.geometry.word > 1 and not shift and view.follows(self.geometry):
-            return self._load_words(ref, view)
-        return self._load_elements(ref, view, shift)
-
-    def _load_elements(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
+            return self._load_words(ref)
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
         return language.load(ref, terms, mask=self.mask(shift))
 
-    def _load_words(self, ref: Ref, view: View) -> jax.Array:
-        """The words of an operand that has the rows of the whole, of this row or not."""
+    def _load_words(self, ref: Ref) -> jax.Array:
+        """The words of an operand that has the rows of the whole, with what else is in them."""
+        g = self.geometry
+        terms = self._limited(self.words.terms(), ref.dtype, 0)
+        values = language.load(ref, terms, mask=self.words.within())
+        if g.outer * g.n % g.word == 0:
+            return values
 
-        def by_words() -> jax.Array:
-            return language.load(ref, self._limited(self.words.terms(), ref.dtype, 0))
+        def with_last() -> jax.Array:
+            piece, here = self._shared_word(last=True)
+            word = language.load(ref, piece.words.terms(), mask=piece.mask(0))
+            return jnp.where(here, self._repeated(word), values)
 
-        by_elements = functools.partial(self._load_elements, ref, view)
-        loaded: jax.Array = lax.cond(self.words.may_overrun(), by_elements, by_words)
+        # The array ends inside of its last word, of which no more is read.
+        loaded: jax.Array = lax.cond(self.words.may_end(), with_last, lambda: values)
         return loaded
+
+    def _store_words(self, ref: Ref, value: jax.Array) -> None:
+        """Writes the words that are a row's alone, then its elements in the others."""
+        language.store(
+            ref, self._limited(self.words.terms(), ref.dtype, 0), value, mask=self.words.whole()
+        )
+
+        def ends() -> None:
+            for last in (False, True):
+                piece, here = self._shared_word(last=last)
+                exists = piece.mask(0)
+                assert exists is not None
+                mask = exists & self.words.has(piece.words)
+                language.store(ref, piece.words.terms(), self._word_of(value, here), mask=mask)
+
+        language.when(self.words.at_edge(), ends)
+
+    def _shared_word(self, *, last: bool) -> tuple[Tile, jax.Array]:
+        """The row's first word in memory, or its last, as a tile; and its places in this one.
+
+        Rows may share it with their neighbours.
+        """
+        g = self.geometry
+        word = self.cut(dataclasses.replace(g, length=g.word))
+        end = word.words.count - np.int32(1)
+        word.index = end if last != g.reverse else jnp.zeros_like(end)
+        number = self.words.count - np.int32(1) if last else np.int32(0)
+        return word, self.words.number() == number
+
+    def _by_word(self) -> tuple[int, ...]:
+        """The shape of the tile with a dimension for the places within a word."""
+        g = self.geometry
+        return (*g.shape[:-1], g.length // g.word, g.word)
+
+    def _word_of(self, value: jax.Array, where: jax.Array) -> jax.Array:
+        """The one word of each row that is marked; zeros where none is."""
+        bits = to_bits(value)
+        kept = jnp.where(where, bits, jnp.zeros_like(bits)).reshape(self._by_word())
+        return from_bits(jnp.sum(kept, axis=-2, dtype=kept.dtype), value.dtype)
+
+    def _repeated(self, word: jax.Array) -> jax.Array:
+        """A word of each row in the place of every one."""
+        tall = jnp.broadcast_to(lax.expand_dims(word, [word.ndim - 1]), self._by_word())
+        return tall.reshape(self.geometry.shape)
 
     def load_shared(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The same, but one column of an operand whose lanes are shared."""
@@ -290,20 +338,12 @@ class Tile:
     def store(self, ref: Ref, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
         g, value = self.geometry, value.astype(ref.dtype)
-        view = View((g.outer, g.n, g.inner), (1, g.outer))
-        terms = self._limited(self._terms(view, 0), ref.dtype, 0)
         if g.word == 1:
+            view = View((g.outer, g.n, g.inner), (1, g.outer))
+            terms = self._limited(self._terms(view, 0), ref.dtype, 0)
             language.store(ref, terms, value, mask=self.mask(0))
             return
-        whole = self.words.whole()
-        language.store(ref, self._limited(self.words.terms(), ref.dtype, 0), value, mask=whole)
-        rest = self.exists() & ~whole
-        if g.rows > 1:
-            language.store(ref, terms, value, mask=rest)
-        else:
-            language.when(
-                self.words.at_edge(), lambda: language.store(ref, terms, value, mask=rest)
-            )
+        self._store_words(ref, value)
 
     def scatter(
         self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array

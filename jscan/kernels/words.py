@@ -47,16 +47,25 @@ class Words:
         end = self.count * np.int32(g.word) - self.inside - np.int32(g.n)
         self.lead = end if g.reverse else self.inside
 
+    def has(self, word: Words) -> jax.Array:
+        """Whether another tile, of one ``word``, is in this one."""
+        begin, size = self._begin(word.count), self._geometry.length // self._geometry.word
+        number = word._begin(word.count)
+        return (number >= begin) & (number < begin + np.int32(size))
+
     def _iota(self, dimension: int) -> jax.Array:
         return lax.broadcasted_iota(jnp.int32, self._geometry.shape, dimension)
 
     @property
     def _first(self) -> jax.Array:
-        """The number of the tile's first word in memory; may be negative where reversed."""
+        return self._begin(self.count)
+
+    def _begin(self, count: jax.Array) -> jax.Array:
+        """The number of the tile's first word in memory, of ``count``; negative in front of all."""
         g = self._geometry
         per_tile = np.int32(g.length // g.word)
         if g.reverse:
-            return self.count - (self._index + np.int32(1)) * per_tile
+            return count - (self._index + np.int32(1)) * per_tile
         return self._index * per_tile
 
     def terms(self) -> Address:
@@ -70,37 +79,46 @@ class Words:
         words = [(self.before, g.word), (self._first, g.word)]
         return [*rows, *words, (self._iota(g.axis), 1)]
 
+    def number(self) -> jax.Array:
+        """The number of the word in which each place is."""
+        return self._first + lax.div(self._iota(self._geometry.axis), np.int32(self._geometry.word))
+
+    def within(self) -> jax.Array:
+        """Whether each place is in a word in which the row lies, and which ends in the array."""
+        g = self._geometry
+        count = self.count
+        if g.outer * g.n % g.word:
+            row = self._row_block
+            if g.rows > 1:
+                row = row * np.int32(g.rows) + self._iota(0)
+            count = count - (row == np.int32(g.outer - 1)).astype(jnp.int32)
+        return self._among(jnp.zeros_like(count), count)
+
     def whole(self) -> jax.Array:
         """Whether each place is in a word that is the row's alone."""
-        g = self._geometry
-        end = lax.div(self.inside + np.int32(g.n), np.int32(g.word))
+        end = lax.div(self.inside + np.int32(self._geometry.n), np.int32(self._geometry.word))
         return self._among((self.inside > 0).astype(jnp.int32), end)
 
     def _among(self, first: jax.Array, end: jax.Array) -> jax.Array:
         """Whether each place is in one of the row's words from ``first`` to ``end``."""
         g = self._geometry
-        number = self._first + lax.div(self._iota(g.axis), np.int32(g.word))
-        checks = [number >= first, number < end]
+        checks = [self.number() >= first, self.number() < end]
         if g.outer % g.rows:
             checks.append(self._iota(0) < size_of(self._row_block, g.outer, g.rows))
         return functools.reduce(lax.bitwise_and, checks)
 
-    def may_overrun(self) -> jax.Array:
-        """Whether the tile may reach over an end of the array.
-
-        Over the ends of other rows it reads what is there.
-        """
-        g = self._geometry
-        # Depending on its place in memory a row ends in the last tile or in the one before.
-        last = self._index >= np.int32(max(g.n // g.length - 1, 0))
-        blocks = -(-(g.rows + -(-g.length // g.n) + 1) // g.rows)
-        if not g.reverse:
-            return last & (self._row_block >= np.int32(g.row_blocks - blocks))
-        first = self._row_block < np.int32(blocks)
-        return (last & first) | (self._row_block == np.int32(g.row_blocks - 1))
+    def may_end(self) -> jax.Array:
+        """Whether the array may end in the tile."""
+        last = self._row_block == np.int32(self._geometry.row_blocks - 1)
+        return last & self._at_end(in_memory=True)
 
     def at_edge(self) -> jax.Array:
-        """Whether the tile, of one row, has words that are not whole."""
+        """Whether the tile may have words that rows share."""
+        return (self._index == 0) | self._at_end()
+
+    def _at_end(self, *, in_memory: bool = False) -> jax.Array:
+        """Whether the row may end in the tile, in scan order or ``in_memory``."""
+        # Depending on its place in memory it ends in the last tile or in the one before.
         g = self._geometry
-        end = (self._index + np.int32(1)) * np.int32(g.length) - self.lead
-        return (self._index == 0) | (end > np.int32(g.n))
+        last = self._index >= np.int32(max(g.n // g.length - 1, 0))
+        return self._index == 0 if in_memory and g.reverse else last

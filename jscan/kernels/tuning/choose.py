@@ -158,9 +158,9 @@ def _full(shape: Shape) -> Rule:
     # registers: (12288, 16384) affine 0.94 of copy speed with 1024 positions, 0.91 with 2048 (H200,
     # 2026-11-22).
     many_rows = shape.outer >= device().many_rows and shape.leaves == 2
-    # The last tile's accesses, one by one, are part of the kernel then (`Scan.on_tile`), and take
-    # registers: 253 of them with 2048 positions (benchmarks/NOTES.md, "Odd lengths").
-    odd_length = shape.segmented and shape.outer == 1 and shape.n % 8 != 0
+    # Where rows begin inside of memory's words, masks of words take registers: 168 or 255 of them
+    # with 4096 positions, as the compiler pleases.
+    odd_length = shape.inner == 1 and shape.n % (16 // min(shape.width, 16)) != 0
     if many_rows or odd_length:
         return dataclasses.replace(rule, length=max(rule.length // 2, 256))
     return rule
