@@ -316,7 +316,7 @@ def _reduce_whole(
         return [lax.squeeze(x, (axis,)) for x in results]
 
     def run(leaves: Sequence[jax.Array]) -> list[jax.Array]:
-        if call.method == "auto" and plain.are_monoids(combine) and not call.axis_name:
+        if call.method == "auto" and plain.are_divisible(combine) and not call.axis_name:
             # XLA's own reduction reads at the speed of memory.
             return plain.reduce_monoids(leaves, combine, axis=axis)
         results = primitives.reduce(

@@ -6,11 +6,13 @@ A head flag is on the first element of a segment in memory order, whatever a sca
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from jscan import meshes
 from jscan.arguments.identity import Neutral
@@ -30,15 +32,28 @@ def is_first(x: jax.Array, *, axis: int) -> jax.Array:
 
 
 def before(x: jax.Array, *, axis: int) -> jax.Array:
-    """The element before each one along ``axis``, and zero before the first.
+    """The element before each one along ``axis``, and zero before the first."""
+    return moved_on(x, np.zeros((), x.dtype)[()], axis=axis, reverse=False)
 
-    A pad becomes part of the loop that uses it. A concatenation of bytes is a kernel of its own, at
-    a tenth of copy speed (H200, 2026-11-22).
+
+def moved_on(x: jax.Array, value: ArrayLike, *, axis: int, reverse: bool) -> jax.Array:
+    """``x`` moved on by one place in scan order, with ``value`` in the place left free.
+
+    A pad becomes part of the loop that uses it, and moves no more than an element between devices.
+    A concatenation moves whole arrays, and of bytes it is a kernel of its own, at a tenth of copy
+    speed (H200, 2026-11-22). One pad that also cuts the other end would do, but of an operand that
+    all devices have XLA moves nothing where the result is sharded (jax 0.10 to 0.12).
     """
-    if x.shape[axis] == 0:
+    n = x.shape[axis]
+    if n == 0:
         return x
-    ends = [(1, -1, 0) if d == axis else (0, 0, 0) for d in range(x.ndim)]
-    return lax.pad(x, np.zeros((), x.dtype)[()], ends)
+    kept = (
+        lax.slice_in_dim(x, 1, n, axis=axis)
+        if reverse
+        else lax.slice_in_dim(x, 0, n - 1, axis=axis)
+    )
+    end = (0, 1, 0) if reverse else (1, 0, 0)
+    return lax.pad(kept, value, [end if d == axis else (0, 0, 0) for d in range(x.ndim)])
 
 
 def changes(numbers: jax.Array, *, axis: int) -> jax.Array:
@@ -50,11 +65,25 @@ def gather_parts(
     x: jax.Array, axis_name: Sequence[str], *, axis: int = 0, tiled: bool = False
 ) -> jax.Array:
     """What all devices have, in their order: along a new axis, or ``tiled`` along the old one."""
-    # XLA gathers elements of less than a byte wrongly (seen on CPUs, jax 0.10 and 0.12).
-    narrow = x.dtype.name in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn")
-    wide = x.astype(jnp.float32) if narrow else x
-    parts: jax.Array = lax.all_gather(wide, tuple(axis_name), axis=axis, tiled=tiled)
+    parts: jax.Array = lax.all_gather(_widened(x), tuple(axis_name), axis=axis, tiled=tiled)
     return parts.astype(x.dtype)
+
+
+def sum_of_parts(x: jax.Array, axis_name: Sequence[str]) -> jax.Array:
+    """The sum of what all devices have."""
+    total: jax.Array = lax.psum(_widened(x), tuple(axis_name))
+    return total.astype(x.dtype)
+
+
+def _widened(x: jax.Array) -> jax.Array:
+    """``x`` in a type that XLA sends between devices.
+
+    Elements of less than a byte are gathered wrongly (seen on CPUs, jax 0.10 and 0.12), and 2 bits
+    have no sum.
+    """
+    if x.dtype.name in ("int2", "uint2", "int4", "uint4"):
+        return x.astype(jnp.int32)
+    return x.astype(jnp.float32) if x.dtype.name == "float4_e2m1fn" else x
 
 
 def neighbours(
@@ -89,9 +118,7 @@ def segment_starts(
     if not reverse or heads.shape[axis] == 0:
         return heads
     if not axis_name:
-        # A pad moves no more than an element between devices, and a concatenation whole arrays.
-        ends = [(-1, 1, 0) if d == axis else (0, 0, 0) for d in range(heads.ndim)]
-        return lax.pad(heads, np.bool_(True), ends)
+        return moved_on(heads, np.bool_(True), axis=axis, reverse=True)
     following, exists = neighbours(heads, axis_name, axis=axis, behind=True)
     end = following | ~exists
     return lax.concatenate([lax.slice_in_dim(heads, 1, None, axis=axis), end], dimension=axis)
@@ -154,16 +181,14 @@ def shift(
 
 def shift_one(x: jax.Array, element: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """``x`` moved on by one place in scan order, with ``element`` in the place left free."""
-    # jax cannot transpose a pad of which only the padding value is differentiated. A pad moves no
-    # more than an element between devices, and a concatenation whole arrays.
-    end = (-1, 1, 0) if reverse else (1, -1, 0)
-    ends = [end if d == axis else (0, 0, 0) for d in range(x.ndim)]
+    # jax cannot transpose a pad of which only the padding value is differentiated.
+    move: dict[str, Any] = {"axis": axis, "reverse": reverse}
     if element.ndim == 0 and not isinstance(element, jax.core.Tracer):
-        return lax.pad(x, element, ends)
-    free = lax.pad(lax.full_like(x, False, np.dtype(np.bool_)), np.bool_(True), ends)
+        return moved_on(x, element, **move)
+    free = moved_on(lax.full_like(x, False, np.dtype(np.bool_)), np.bool_(True), **move)
     first = spread_element(element, x, axis)
     spread = meshes.broadcast(first, x.shape, jax.typeof(x).sharding)
-    return choose(free, spread, lax.pad(x, np.zeros((), x.dtype)[()], ends))
+    return choose(free, spread, moved_on(x, np.zeros((), x.dtype)[()], **move))
 
 
 def _shift_across(

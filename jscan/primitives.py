@@ -195,8 +195,9 @@ def scan(
     method: str,
     start: Start | None = None,
     axis_name: AxisName = (),
+    used: Sequence[bool] | None = None,
 ) -> list[jax.Array]:
-    """Bind ``scan_p``, for all results."""
+    """Bind ``scan_p``, for all results or those that are ``used``."""
     if exclusive and combine.identity is None:
         raise ValueError("an exclusive scan needs an operator with an identity")
     given = joined(leaves, flags)
@@ -211,7 +212,7 @@ def scan(
         reverse=reverse,
         exclusive=exclusive,
         segmented=flags is not None,
-        used=(True,) * len(leaves),
+        used=(True,) * len(leaves) if used is None else tuple(used),
         method=method,
         compact=False,
         started=start is not None,

@@ -59,9 +59,10 @@ def linear_recurrence(
       them. float16 and bfloat16 are combined in float32 and rounded once at the end.
 
     Raises:
-      TypeError: an argument is not of a numeric dtype; flags are not bool or integer.
-      ValueError: ``axis``, a shape or ``method`` does not fit; the dtypes do not promote to one,
-        as no two do under strict promotion.
+      TypeError: an argument is not of a numeric dtype; flags are not bool or integer; ``axis_name``
+        is not a name.
+      ValueError: ``axis``, a shape, ``axis_name`` or ``method`` does not fit; the dtypes do not
+        promote to one, as no two do under strict promotion.
 
     Cost: on a CUDA GPU a and b are read once and h is written once, 12 bytes an element of float32.
     The gradient is one more pass: ``λ[t] = h̄[t] + a[t+1] λ[t+1]`` runs the other way, reads a, h
@@ -80,6 +81,18 @@ def linear_recurrence(
       >>> print(jscan.linear_recurrence(jnp.full(4, 0.5), jnp.ones(4)))
       [1.    1.5   1.75  1.875]
       >>> print(jscan.linear_recurrence(jnp.full(4, 0.5), jnp.zeros(4), h0=8.0))
+      [4.  2.  1.  0.5]
+
+      Of an axis that goes on across all devices:
+
+      >>> import jax
+      >>> from jax.sharding import Mesh, PartitionSpec as P
+      >>> def states(a, b):
+      ...     return jscan.linear_recurrence(a, b, h0=8.0, axis_name="i")
+      >>> mesh = Mesh(jax.devices(), ("i",))
+      >>> run = jax.shard_map(states, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+      >>> n = 4 * mesh.size
+      >>> print(run(jnp.full(n, 0.5), jnp.zeros(n))[:4])
       [4.  2.  1.  0.5]
     """
     caller = "jscan.linear_recurrence"
@@ -183,9 +196,11 @@ def _started(
     wide = accumulation_dtype(b.dtype)
     a, h0 = a.astype(wide), h0.astype(wide)
     place = n - 1 if reverse else 0
-    first = lax.slice_in_dim(a, place, place + 1, axis=axis) * lax.expand_dims(h0, (axis,))
+    slope, start = lax.slice_in_dim(a, place, place + 1, axis=axis), lax.expand_dims(h0, (axis,))
     if axis_name:
-        here = lax.axis_index(axis_name)
-        first = jnp.where(here == (lax.axis_size(axis_name) - 1 if reverse else 0), first, 0)
+        # Both factors are 0 elsewhere, so that no NaN comes in there, in derivatives either.
+        here = lax.axis_index(axis_name) == (lax.axis_size(axis_name) - 1 if reverse else 0)
+        slope, start = (jnp.where(here, x, jnp.zeros_like(x)) for x in (slope, start))
+    first = slope * start
     ends = [(place, n - 1 - place, 0) if d == axis else (0, 0, 0) for d in range(b.ndim)]
     return (b.astype(wide) + lax.pad(first, jnp.zeros((), wide), ends)).astype(b.dtype)

@@ -65,11 +65,18 @@ def segment_sum(
 
     Raises:
       TypeError: the operation does not take the dtype of ``data``; ``segment_ids`` is not of an
-        integer dtype; ``num_segments``, ``bucket_size``, ``mode`` or a promise has another type.
-      ValueError: a shape, ``num_segments``, ``bucket_size``, ``mode`` or ``method`` does not fit.
+        integer dtype; ``num_segments``, ``bucket_size``, ``mode``, ``axis_name`` or a promise has
+        another type.
+      ValueError: a shape, ``num_segments``, ``bucket_size``, ``mode``, ``axis_name`` or ``method``
+        does not fit.
 
     With sorted ids, data and ids are read once and each result is written twice (a fill, and the
     totals). Elements are added in groups; the groups before a tile may be added in any order.
+
+    Where several devices share elements with sorted ids, each finds totals of its own elements for
+    all segments. Sums are then added up by an all-reduce of the result's size; other totals are
+    gathered, once for each device, and combined. Every device has the whole result. One that is
+    wanted in parts, by ``out_sharding`` or ``jax.lax.with_sharding_constraint``, is cut from that.
 
     Sources: Blelloch, *Prefix Sums and Their Applications* (1990); Sengupta et al., *Scan
     Primitives for GPU Computing* (2007).
@@ -81,6 +88,18 @@ def segment_sum(
       >>> ids = jnp.array([0, 0, 2, 2, 2])
       >>> print(jscan.segment_sum(data, ids, 4, indices_are_sorted=True))
       [6 0 9 0]
+
+      Of elements that are divided among all devices:
+
+      >>> import jax
+      >>> from jax.sharding import Mesh, PartitionSpec as P
+      >>> def totals(data, ids):
+      ...     return jscan.segment_sum(data, ids, 2, indices_are_sorted=True, axis_name="i")
+      >>> mesh = Mesh(jax.devices(), ("i",))
+      >>> run = jax.shard_map(totals, mesh=mesh, in_specs=P("i"), out_specs=P())
+      >>> ids = (jnp.arange(4 * mesh.size) > 2).astype(int)
+      >>> print(run(jnp.ones(ids.size, int), ids) - jnp.array([0, ids.size]))
+      [ 3 -3]
     """
     return by_ids.reduce(
         "jscan.segment_sum",
@@ -270,9 +289,10 @@ def reduce(
 
     Raises:
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
-        not bool or integer; a leaf is not an array.
-      ValueError: ``axis``, a length, a shape, ``identity``, ``num_segments`` or ``method`` does
-        not fit.
+        not bool or integer; a leaf is not an array; ``axis_name`` is not a name.
+      ValueError: ``axis``, a length, a shape, ``identity``, ``num_segments``, ``axis_name`` or
+        ``method`` does not fit; across devices, segments have an ``identity`` that is not known to
+        be one, or ``fn`` works on whole arrays.
 
     On a CUDA GPU each leaf is read once; head flags, and the ids of ``from_ids``, are read twice.
     Without segments the operators that are one machine operation (``add``, ``max``, ...) take XLA's
@@ -289,6 +309,17 @@ def reduce(
       >>> segments = jscan.Segments.from_lengths([2, 0, 3])
       >>> print(jscan.reduce(jscan.operators.add, x, segments=segments))
       [ 4  0 10]
+
+      Of an axis that goes on across all devices:
+
+      >>> import jax
+      >>> from jax.sharding import Mesh, PartitionSpec as P
+      >>> def largest(part):
+      ...     return jscan.reduce(jscan.operators.max, part, axis_name="i")
+      >>> mesh = Mesh(jax.devices(), ("i",))
+      >>> run = jax.shard_map(largest, mesh=mesh, in_specs=P("i"), out_specs=P())
+      >>> print(run(jnp.arange(4 * mesh.size) % 4))
+      3
     """
     caller = "jscan.reduce"
     check_operator(caller, fn)
@@ -309,8 +340,13 @@ def reduce(
                 "is not one of jscan.operators"
             )
     given = as_segments(caller, segments)
-    count = _segment_count(caller, num_segments, given)
     names = as_axis_name(caller, axis_name)
+    if names and num_segments is None and given is not None and not isinstance(given, Segments):
+        raise ValueError(
+            f"{caller}: num_segments is required with axis_name={axis_name!r}: flags are a "
+            "device's part, and segments go on across devices"
+        )
+    count = _segment_count(caller, num_segments, given)
     call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method, names)
     results = dispatch.reduce(call, num_segments=count)
     return jax.tree.unflatten(treedef, results)

@@ -69,10 +69,11 @@ def associative_scan(
 
     Raises:
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
-        not bool or integer; a leaf is not an array of numbers.
+        not bool or integer; a leaf is not an array of numbers; ``axis_name`` is not a name.
       ValueError: ``axis``, a length, a shape, ``identity`` or ``method`` does not fit,
         ``identity`` is not neutral, or ``fn`` returns another structure (a list may stand for a
-        tuple) or shape.
+        tuple) or shape; ``axis_name`` is used outside of ``shard_map``, names an axis that it does
+        not divide, or one twice; across devices ``fn`` works on whole arrays by segments.
 
     On a CUDA GPU a scan is one kernel and a fill of its state: each leaf and flag is read once and
     each result that is used is written once. An exclusive scan by an ``identity`` that does not
@@ -93,6 +94,18 @@ def associative_scan(
       [ 3  4  4  5 10]
       >>> print(jscan.associative_scan(jnp.add, x, exclusive=True, identity=0))
       [0 3 4 8 9]
+
+      Of an axis that goes on across all devices:
+
+      >>> import jax
+      >>> from jax.sharding import Mesh, PartitionSpec as P
+      >>> def largest(part):
+      ...     return jscan.associative_scan(jnp.maximum, part, axis_name="i")
+      >>> mesh = Mesh(jax.devices(), ("i",))
+      >>> run = jax.shard_map(largest, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+      >>> x = jnp.arange(4 * mesh.size) % 3
+      >>> print((run(x) == jscan.cummax(x)).all())
+      True
     """
     caller = "jscan.associative_scan"
     check_operator(caller, fn)
@@ -145,8 +158,9 @@ def cumsum(
       rounded once at the end; integers wrap.
 
     Raises:
-      TypeError: ``x`` has a dtype that is not numeric, or flags are not bool or integer.
-      ValueError: ``axis``, the shape of the flags or ``method`` does not fit.
+      TypeError: ``x`` has a dtype that is not numeric, flags are not bool or integer, or
+        ``axis_name`` is not a name.
+      ValueError: ``axis``, the shape of the flags, ``axis_name`` or ``method`` does not fit.
 
     On a CUDA GPU the scan is one kernel and a fill of its state; ``x`` and the flags are read once
     and the result is written once. Sources as for ``jscan.associative_scan``.
@@ -158,6 +172,18 @@ def cumsum(
       [ 0  1  3  6 10]
       >>> print(jscan.cumsum(jnp.ones(5), segments=jscan.Segments.from_lengths([2, 3])))
       [1. 2. 1. 2. 3.]
+
+      Of an axis that goes on across all devices:
+
+      >>> import jax
+      >>> from jax.sharding import Mesh, PartitionSpec as P
+      >>> def sums(part):
+      ...     return jscan.cumsum(part, axis_name="i")
+      >>> mesh = Mesh(jax.devices(), ("i",))
+      >>> run = jax.shard_map(sums, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+      >>> x = jnp.arange(4 * mesh.size)
+      >>> print((run(x) == jscan.cumsum(x)).all())
+      True
     """
     along = axis, reverse, exclusive, segments, axis_name, method
     return _cumulative("jscan.cumsum", operators.add, x, *along)

@@ -18,6 +18,7 @@ from jscan import meshes, traced_bounds
 from jscan.arguments import descriptors
 from jscan.arguments.descriptors import is_known
 from jscan.arguments.scalars import as_count
+from jscan.extent import check_places
 from jscan.heads import as_bool, changes, is_first
 from jscan.primitives import locate, rank
 
@@ -178,6 +179,7 @@ class Segments:
         """
         if self._counted:
             array = jnp.asarray(self._array)
+            check_places("jscan.Segments.ids", self._form, array, array.ndim - 1)
             return rank(array, axis=array.ndim - 1, source=self._source, emit="number")
         return locate(self._bounds, n=self._length, emit="ids")
 
@@ -210,6 +212,7 @@ class Segments:
         size = count + 1
         array = jnp.asarray(self._array)
         if self._counted:
+            check_places(caller, self._form, array, array.ndim - 1)
             return rank(array, axis=array.ndim - 1, source=self._source, emit="places", size=size)
 
         def run(bounds: jax.Array) -> jax.Array:

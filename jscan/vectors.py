@@ -161,6 +161,7 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
         size = int(np.count_nonzero(np.asarray(known)))
     fills = [as_scalar(caller, "fill_value", fill_value, leaf.dtype) for leaf in leaves]
     flat = array.reshape(-1)
+    extent.check_places(caller, "mask", flat, 0)
     n = flat.shape[0]
     places = rank(flat, axis=0, emit="places", size=size)
     results = []
@@ -207,6 +208,7 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
     """
     caller = "jscan.split"
     leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
+    extent.check_places(caller, "x", leaves[0], axis)
     array = _as_mask(caller, mask, leaves, axis)
     along = axis if array.ndim > 1 else 0
     order = rank(array, axis=along, emit="order")

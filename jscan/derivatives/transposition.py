@@ -75,12 +75,20 @@ def by_tangents(
 
     Its tangents in them, by ``jvp``, are the primitive itself. Integers have no tangents: for them
     it is its ``plain`` form that is transposed.
+
+    Raises:
+      TypeError: of integers whose axis goes on across devices JAX transposes no collective.
     """
     moving = undefined(operands)
 
     def tangents(*moved: jax.Array) -> list[Any]:
         primals, directions = at_zero(operands, moving, moved)
         if jnp.issubdtype(moved[0].dtype, jnp.integer):
+            if params["axis_name"]:
+                raise TypeError(
+                    f"jscan: by {params['combine'].name}, integers have no transpose across "
+                    f"axis_name={params['axis_name']!r}; float64 holds those up to 2**53"
+                )
             return plain(*directions, **params)
         tangents = [x if i in moving else zero_of(x) for i, x in enumerate(directions)]
         return [ad.instantiate_zeros(t) for t in jvp(primals, tangents, **params)[1]]

@@ -64,5 +64,7 @@ def tail(
     shape_of_totals = (g.outer, g.tiles, g.inner)
     last = [x.reshape(shape_of_totals)[:, -1] for x in found]
     restarted, *values = [x.reshape(*full[:axis], 1, *full[axis + 1 :]) for x in last]
+    # Sums of narrow integers are made in wider ones.
+    values = [x.astype(dtype) for x, dtype in zip(values, scan.results, strict=True)]
     shared = tuple(slice(0, size) for size in (*flags.shape[:axis], 1, *flags.shape[axis + 1 :]))
     return [*complex_parts(values, combine.dtypes, used), jnp.not_equal(restarted[shared], 0)]

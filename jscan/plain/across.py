@@ -65,11 +65,12 @@ def scan_across(
         given = joined(leaves, flags)
         start: dict[str, Any] = {"start": before.values, "start_open": before.open}
         forms |= {"segmented": segmented, "used": (True,) * len(leaves), "differentiable": True}
-        results = scan_in_plain_jax(*given, **start, **forms)
+        every = scan_in_plain_jax(*given, **start, **forms)
+        results = [x for x, is_used in zip(every, used, strict=True) if is_used]
     else:
-        results = primitives.scan(leaves, flags, method=method, start=before, **forms)
-    pairs = zip(results, narrow, used, strict=True)
-    return [x.astype(dtype) for x, dtype, is_used in pairs if is_used]
+        results = primitives.scan(leaves, flags, method=method, start=before, used=used, **forms)
+    wanted = [dtype for dtype, is_used in zip(narrow, used, strict=True) if is_used]
+    return [x.astype(dtype) for x, dtype in zip(results, wanted, strict=True)]
 
 
 def reduce_across(
@@ -98,7 +99,7 @@ def reduce_across(
         leaves, descriptor, kind=kind, num_segments=num_segments, exact=True, **how
     )
     if combine.is_sum:
-        results: list[jax.Array] = [lax.psum(x, axis_name) for x in totals]
+        results = [heads.sum_of_parts(x, axis_name) for x in totals]
     else:
         fn = functools.partial(combine, differentiable=differentiable)
         results = _folded(fn, [heads.gather_parts(x, axis_name) for x in totals])
@@ -264,8 +265,7 @@ def _gathered(x: jax.Array, axis_name: AxisName, axis: int) -> jax.Array:
 def _from_the_first(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """What the first device has, which is what all of them have."""
     mine = jnp.where(lax.axis_index(axis_name) == 0, x, jnp.zeros_like(x))
-    same: jax.Array = lax.psum(mine, axis_name)
-    return same
+    return heads.sum_of_parts(mine, axis_name)
 
 
 def _folded(fn: Combination, gathered: Sequence[jax.Array]) -> list[jax.Array]:

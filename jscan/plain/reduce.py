@@ -34,9 +34,9 @@ def reduce_in_plain_jax(
 ) -> list[jax.Array]:
     """The results of ``reduce_p``.
 
-    A whole axis is reduced in pairs of neighbours; segments by a scatter if the operator is one
-    that XLA scatters by, else by a scan. Where JAX is to differentiate that scan, it is a bound one
-    by ``method``.
+    A whole axis is reduced in pairs of neighbours, or of bits by XLA's own reduction; segments by a
+    scatter if the operator is one that XLA scatters by, else by a scan. Where JAX is to
+    differentiate that scan, it is a bound one by ``method``.
     """
     leaves, descriptor = parted(operands, kind != "whole")
     full = full_shape(operands, axis, kind)
@@ -45,7 +45,9 @@ def reduce_in_plain_jax(
         jnp.moveaxis(jnp.broadcast_to(x, full).astype(dtype), axis, 0)
         for x, dtype in zip(leaves, combine.dtypes, strict=True)
     ]
-    if descriptor is None:
+    if descriptor is None and are_monoids(combine) and not are_divisible(combine):
+        results = [x[None] for x in reduce_monoids(wide, combine, axis=0)]
+    elif descriptor is None:
         fn = functools.partial(combine, differentiable=differentiable)
         results = reduce_pairs(fn, wide, axis=0)
     else:
@@ -161,6 +163,14 @@ def are_monoids(combine: Combine) -> bool:
         name in REDUCTIONS and REDUCTIONS[name][0].takes(dtype)
         for name, dtype in zip(combine.monoids, combine.dtypes, strict=True)
     )
+
+
+def are_divisible(combine: Combine) -> bool:
+    """Whether XLA's reductions may be of an axis that is sharded over devices.
+
+    It has no collective that combines bits (an error on CPUs, jax 0.10 to 0.12).
+    """
+    return are_monoids(combine) and {*combine.monoids} <= {"add", "mul", "max", "min"}
 
 
 def reduce_monoids(leaves: Sequence[jax.Array], combine: Combine, *, axis: int) -> list[jax.Array]:

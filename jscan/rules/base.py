@@ -48,6 +48,7 @@ def register(
     in_kernels: Form,
     dimensions: Callable[..., partition.Dimensions],
     across: Form | None = None,
+    uneven: Form | None = None,
     on_cpu: Form | None = None,
     batch: Callable[..., tuple[list[jax.Array], list[int]]] | None = None,
     jvp: Callable[..., tuple[list[jax.Array], list[Tangent]]] | None = None,
@@ -63,6 +64,8 @@ def register(
       plain: the form in plain JAX.
       in_kernels: the form in kernels, which raises `NoKernel` where none can run.
       across: the form for a part of an axis that goes on across mesh axes, if there can be one.
+      uneven: the same for a part of an axis that does not divide evenly, whose ``length`` it is
+        told.
       dimensions: those of operands and results, given their abstract values and the parameters.
       on_cpu: the form for CPUs, if they have one of their own.
       batch: the rule of ``vmap``, if it is not `batched`.
@@ -80,7 +83,9 @@ def register(
     if on_cpu is not None:
         lowerings["cpu"] = functools.partial(_lower, on_cpu, on_cuda)
     for platform, rule in lowerings.items():
-        in_parts = functools.partial(_in_parts, primitive, dimensions, check, platform == "cuda")
+        in_parts = functools.partial(
+            _in_parts, primitive, uneven, dimensions, check, platform == "cuda"
+        )
         lowering = functools.partial(_lower_to_devices, in_parts, across, rule)
         mlir.register_lowering(primitive, lowering, platform=platform)
     batch = batch or functools.partial(batched, primitive)
@@ -150,6 +155,7 @@ def _lower_to_devices(
 
 def _in_parts(
     primitive: core.Primitive,
+    uneven: Form | None,
     dimensions: Callable[..., partition.Dimensions],
     check: Callable[..., None],
     is_cuda: bool,
@@ -166,7 +172,7 @@ def _in_parts(
         check(ctx, is_cuda=is_cuda or params["interpret"], **params)
         if layout is not None:
             return partition.lower_by_layout(primitive, divided, layout, ctx, *operands, **params)
-        return partition.lower(primitive, divided, ctx, *operands, **params)
+        return partition.lower(primitive, uneven, divided, ctx, *operands, **params)
 
 
 def _check_method(

@@ -6,6 +6,9 @@ how a primitive is to be divided, and the array that is divided most decides:
     dimensions that are not scanned    each device runs the primitive on what it holds
     the scanned axis                   each device runs its part, and totals are exchanged
 
+Inside of a ``shard_map`` XLA divides along the axes of the mesh that are left to it. There the
+scanned axis is whole on each device.
+
 A program with such a callback cannot be exported, and no other process finds it in a cache. There,
 and where this process sees fewer devices than the program has, the primitive is lowered for one
 device, and XLA gathers its operands.
@@ -14,6 +17,7 @@ device, and XLA gathers its operands.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import uuid
@@ -68,6 +72,17 @@ class Dimensions:
         sides = [", ".join(map(factors, side)) for side in (self.operands, self.results)]
         return " -> ".join(sides)
 
+    def with_axis_whole(self) -> Dimensions:
+        """The same where the scanned axis is whole on each device."""
+
+        def others(arrays: Sequence[Labels]) -> tuple[Labels, ...]:
+            return tuple(
+                tuple(None if label == self.axis else label for label in labels)
+                for labels in arrays
+            )
+
+        return Dimensions(others(self.operands), others(self.results), self.sizes)
+
 
 def together(
     operands: Sequence[ShapedArray], results: Sequence[ShapedArray], *, axis: int, **_: Any
@@ -116,12 +131,20 @@ def _labelled(
 
 def lower(
     primitive: core.Primitive,
+    uneven: Callable[..., list[jax.Array]] | None,
     dimensions: Dimensions,
     ctx: mlir.LoweringRuleContext,
     *operands: Any,
     **params: Any,
 ) -> Sequence[Any]:
-    """Lower a primitive to what XLA divides by the callback."""
+    """Lower a primitive to what XLA divides by the callback.
+
+    Where the scanned axis does not divide evenly, each device runs the form ``uneven``.
+    """
+    if _is_partly_manual(ctx.module_context.axis_context):
+        # XLA numbers the devices of each group from 0 there, and takes collectives for those of
+        # the whole program.
+        dimensions = dimensions.with_axis_whole()
 
     def whole(*operands: jax.Array) -> list[jax.Array]:
         results: list[jax.Array] = primitive.bind(*operands, **params)
@@ -131,7 +154,8 @@ def lower(
         mesh: Mesh, operands: Sequence[jax.ShapeDtypeStruct], results: Any
     ) -> tuple[Mesh, Callable[..., Any], Any, Any]:
         del mesh
-        return _divided(primitive, dimensions, params, jax.tree.leaves(results), operands)
+        forms = primitive.bind, uneven
+        return _divided(forms, dimensions, params, jax.tree.leaves(results), operands)
 
     divisible = custom_partitioning(whole)
     divisible.def_partition(
@@ -141,7 +165,13 @@ def lower(
         sharding_rule=dimensions.rule(),
     )
     context: Any = ctx.module_context.axis_context
-    placed = dataclasses.replace(context, device_assignment=_some_devices(context.num_devices))
+    count = _sharing(context)
+    some: dict[str, Any] = (
+        {"mesh": _mesh((count,)), "manual_axes": frozenset()}
+        if _is_partly_manual(context)
+        else {"device_assignment": _some_devices(count)}
+    )
+    placed = dataclasses.replace(context, **some)
     local = ctx.replace(
         module_context=ctx.module_context.replace(axis_context=placed),
         avals_in=local_avals(ctx.avals_in),
@@ -200,11 +230,24 @@ def lower_by_layout(
 def is_for_xla_to_divide(ctx: mlir.LoweringRuleContext) -> bool:
     """Whether the program is for several devices, and XLA can call back."""
     module = ctx.module_context
-    count = getattr(module.axis_context, "num_devices", 1)
+    count = _sharing(module.axis_context)
     # In a mesh of Explicit axes the callback's program would be one of that mesh.
     explicit = AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
     silent = explicit or module.lowering_parameters.for_export
     return count > 1 and not silent and bool(_some_devices(count))
+
+
+def _is_partly_manual(context: Any) -> bool:
+    """Whether this is the context of a ``shard_map``, which may leave axes of its mesh to XLA."""
+    return hasattr(context, "manual_axes")
+
+
+def _sharing(context: Any) -> int:
+    """The number of devices among which XLA divides arrays."""
+    if not _is_partly_manual(context):
+        return getattr(context, "num_devices", 1)
+    sizes: Mapping[str, int] = context.mesh.shape
+    return math.prod(size for name, size in sizes.items() if name not in context.manual_axes)
 
 
 def _some_devices(count: int) -> tuple[jax.Device, ...]:
@@ -224,7 +267,7 @@ def _first_operand_s(mesh: Mesh, operands: Any, results: Any) -> Any:
 
 
 def _divided(
-    primitive: core.Primitive,
+    forms: tuple[Callable[..., list[jax.Array]], Callable[..., list[jax.Array]] | None],
     dimensions: Dimensions,
     params: Mapping[str, Any],
     results: Sequence[jax.ShapeDtypeStruct],
@@ -235,19 +278,20 @@ def _divided(
     layout = _layout_of(list(zip(arrays, labels, strict=True)))
     entries = dict(layout.entries)
     across = dimensions.axis and entries.get(dimensions.axis)
+    form, uneven = forms
     if across and dimensions.axis:
-        if not _goes_evenly(layout, across, dimensions.sizes[dimensions.axis]):
-            entries.pop(dimensions.axis)
-        else:
-            params = {**params, "axis_name": across}
+        params = {**params, "axis_name": across}
+        length = dimensions.sizes[dimensions.axis]
+        if length % math.prod(layout.mesh.shape[name] for name in across):
+            assert uneven is not None
+            form = functools.partial(uneven, length=length)
 
     def placed(labels: Labels) -> NamedSharding:
         spec = [entries.get(label) if label else None for label in labels]
         return NamedSharding(layout.mesh, PartitionSpec(*spec))
 
     def local(*operands: jax.Array) -> list[jax.Array]:
-        found: list[jax.Array] = primitive.bind(*operands, **params)
-        return found
+        return form(*operands, **params)
 
     return (
         layout.mesh,
@@ -268,10 +312,6 @@ class _Layout:
     def parts(self) -> int:
         """Into how many parts it divides."""
         return math.prod(self.mesh.shape[name] for own in self.entries.values() for name in own)
-
-
-def _goes_evenly(layout: _Layout, names: Sequence[str], size: int) -> bool:
-    return size % math.prod(layout.mesh.shape[name] for name in names) == 0
 
 
 def _layout_of(arrays: Sequence[tuple[jax.ShapeDtypeStruct, Labels]]) -> _Layout:

@@ -18,6 +18,7 @@ from jscan.derivatives import transposition
 from jscan.derivatives.tangents import Tangent, jvp_of, summed_to, zero_of
 from jscan.plain.across import of_this_part, reduce_across
 from jscan.plain.reduce import full_shape, reduce_in_plain_jax, segment_numbers
+from jscan.plain.uneven import reduce_uneven
 from jscan.primitives import AxisName, joined, parted, reduce_p
 from jscan.rules import base, partition
 
@@ -211,6 +212,7 @@ base.register(
     abstract_eval=reduce_abstract_eval,
     plain=reduce_in_plain_jax,
     across=reduce_across,
+    uneven=reduce_uneven,
     in_kernels=reduce_in_kernels,
     dimensions=reduce_dimensions,
     jvp=reduce_jvp,

@@ -18,6 +18,7 @@ from jscan.derivatives.tangents import Tangent, summed_to
 from jscan.plain.across import scan_across
 from jscan.plain.chunks import scan_in_chunks
 from jscan.plain.scan import scan_in_plain_jax
+from jscan.plain.uneven import scan_uneven
 from jscan.primitives import joined, parted, scan_p
 from jscan.rules import base, partition
 
@@ -159,6 +160,12 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
         return [False] * num_operands, None
     if all(used_outputs):
         return [True] * num_operands, eqn
+    if eqn.params["started"]:  # its leaves have starts, which are operands, too
+        still = iter(used_outputs)
+        used = tuple(is_used and next(still) for is_used in eqn.params["used"])
+        left = [v for v, is_used in zip(eqn.outvars, used_outputs, strict=True) if is_used]
+        kept_eqn = eqn.replace(outvars=left, params=dict(eqn.params, used=used))
+        return [True] * num_operands, kept_eqn
     combine: Combine = eqn.params["combine"]
     outputs = [i for i, is_used in enumerate(eqn.params["used"]) if is_used]
     wanted = [i for i, is_wanted in zip(outputs, used_outputs, strict=True) if is_wanted]
@@ -188,6 +195,7 @@ base.register(
     abstract_eval=scan_abstract_eval,
     plain=scan_plainly,
     across=scan_across,
+    uneven=scan_uneven,
     in_kernels=scan_in_kernels,
     dimensions=partition.together,
     on_cpu=scan_on_cpu,

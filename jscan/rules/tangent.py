@@ -15,6 +15,7 @@ from jscan.derivatives import transposition
 from jscan.derivatives.components import Component
 from jscan.derivatives.tangents import Tangent, is_moving, summed_to, zero_of
 from jscan.plain.recurrence import split, tangent_in_chunks, tangent_in_plain_jax
+from jscan.plain.uneven import tangent_uneven
 from jscan.primitives import AxisName, joined, tangent_p
 from jscan.rules import base, partition
 
@@ -135,6 +136,7 @@ base.register(
     abstract_eval=tangent_abstract_eval,
     plain=tangent_in_plain_jax,
     across=tangent_in_plain_jax,
+    uneven=tangent_uneven,
     in_kernels=tangent_in_kernels,
     dimensions=partition.together,
     on_cpu=tangent_in_chunks,

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import prod
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import jscan
-from jscan import operators
+from jscan import operators, primitives
 from tests.functions import affine
 
-N = 32
+N = 64
+"""So many that totals of segments, one for each of eight devices, are fewer."""
 HEADS = np.zeros(N, bool)
-HEADS[[0, 3, 4, 13, 30]] = True
+HEADS[[0, 3, 4, 27, 61]] = True
 SORTED = np.cumsum(HEADS) - 1
 COUNT = 6
+ROWS = np.random.default_rng(0).uniform(0.5, 1.5, (8, N))
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "cumsum": jscan.cumsum,
@@ -45,7 +50,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
         affine, (r / 2, r), identity=(1.0, 0.0), segments=HEADS, num_segments=COUNT
     ),
     "reduce by lengths": lambda r: jscan.reduce(
-        operators.add, r, segments=jscan.Segments.from_lengths([3, 1, 0, 9, 17, 2])
+        operators.add, r, segments=jscan.Segments.from_lengths([3, 1, 0, 23, 34, 3])
     ),
     "segment_sum": lambda r: jscan.segment_sum(r, SORTED, COUNT, True),
     "segment_max": lambda r: jscan.segment_max(r, SORTED, COUNT, True),
@@ -61,6 +66,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 WITHOUT_GRADIENT = ("cumsum of halves", "enumerate", "enumerate by segments")
 MOVES_DATA = ("pack", "split", "split_and_segment", "distribute", "enumerate by segments")
 """Functions whose results are elsewhere along the row than their operands."""
+TOTALS_OF_SEGMENTS = ("reduce by segments", "reduce by lengths", "segment_sum", "segment_max")
 
 
 def gradient_of(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -84,6 +90,59 @@ def mesh_of(*sizes: int, kind: AxisType = AxisType.Auto) -> Mesh:
 def placed(x: Any, mesh: Mesh, *entries: Any) -> jax.Array:
     """An array that is sharded over mesh axes."""
     return jax.device_put(x, NamedSharding(mesh, PartitionSpec(*entries)))
+
+
+class Layout(NamedTuple):
+    """How rows lie in a mesh: its sizes, what divides each dimension, and the kind of its axes."""
+
+    sizes: tuple[int, ...]
+    entries: tuple[Any, ...]
+    kind: AxisType = AxisType.Auto
+
+
+def every_layout(**layouts: Layout) -> pytest.MarkDecorator:
+    """Cases for layouts, in turn of one kind of axes and of the other.
+
+    The same layouts of the other kind each are left to the thorough.
+    """
+    kinds = AxisType.Auto, AxisType.Explicit
+    cases = []
+    for place, (name, layout) in enumerate(layouts.items()):
+        for turn in range(2):
+            kind = kinds[(place + turn) % 2]
+            marks = [pytest.mark.thorough] * turn
+            cases.append(
+                pytest.param(layout._replace(kind=kind), id=f"{name}-{kind.name}", marks=marks)
+            )
+    return pytest.mark.parametrize("layout", cases)
+
+
+def function_of(name: str, *, gradient: bool = False) -> Callable[[Any], Any]:
+    """A function of rows, or the gradients of one."""
+    return jax.vmap(gradient_of(FUNCTIONS[name]) if gradient else FUNCTIONS[name])
+
+
+@functools.cache
+def expected(name: str, *, gradient: bool = False) -> list[np.ndarray]:
+    """What one device makes of the rows."""
+    results = jax.jit(function_of(name, gradient=gradient))(ROWS)
+    return [np.asarray(y) for y in jax.tree.leaves(results)]
+
+
+def check(
+    name: str, layout: Layout, *, gradient: bool = False, interpreted: bool = False
+) -> tuple[jax.stages.Compiled, list[jax.Array]]:
+    """The program of a function of rows, and its results, which have the values of one device."""
+    wanted = expected(name, gradient=gradient)
+    mesh = mesh_of(*layout.sizes, kind=layout.kind)
+    x = placed(ROWS, mesh, *layout.entries)
+    run = jax.jit(function_of(name, gradient=gradient))
+    with jax.set_mesh(mesh), primitives.interpreted() if interpreted else nullcontext():
+        compiled = run.lower(x).compile()
+        found = jax.tree.leaves(compiled(x))
+    for y, values in zip(found, wanted, strict=True):
+        assert_close(y, values)
+    return compiled, found
 
 
 class Collective(NamedTuple):

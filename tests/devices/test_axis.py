@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jscan
-from jscan import operators, primitives
+from jscan import operators
 from jscan.plain import tails
 from tests import reference
 from tests.cases import every_form, head_flags
@@ -18,63 +20,51 @@ from tests.devices.layouts import (
     COUNT,
     FUNCTIONS,
     MOVES_DATA,
+    ROWS,
+    TOTALS_OF_SEGMENTS,
     WITHOUT_GRADIENT,
+    Layout,
     N,
     assert_close,
+    check,
     collectives,
-    gradient_of,
+    every_layout,
     mesh_of,
     placed,
 )
 from tests.functions import affine
 
-ROWS = np.random.default_rng(0).uniform(0.5, 1.5, (4, N))
 LAYOUTS = {
-    "8": ((8,), [None, "a"]),
-    "4 beside rows": ((4, 2), ["b", "a"]),
-    "two, the other way": ((4, 2), [None, ("b", "a")]),
-    "two of 2 x 2 x 2": ((2, 2, 2), ["b", ("a", "c")]),
+    "8": Layout((8,), (None, "a")),
+    "4 beside rows": Layout((4, 2), ("b", "a")),
+    "two, the other way": Layout((4, 2), (None, ("b", "a"))),
+    "two of 2 x 2 x 2": Layout((2, 2, 2), ("b", ("a", "c"))),
 }
 
-every_kind = pytest.mark.parametrize(
-    "kind", [AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name
-)
-every_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 
+def check_totals(name, layout, *, gradient=False, interpreted=False):
+    """Check values, and that each device gives a total for each row, or for each of its segments.
 
-def check(fn, layout, kind, *, limit):
-    """A function has on devices the values that it has on one, and collectives are small."""
-    sizes, entries = layout
-    mesh = mesh_of(*sizes, kind=kind)
-    expected = jax.jit(jax.vmap(fn))(ROWS)
-    with jax.set_mesh(mesh):
-        x = placed(ROWS, mesh, *entries)
-        compiled = jax.jit(jax.vmap(fn)).lower(x).compile()
-        found = compiled(x)
-    for y, values in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        assert_close(y, values)
-    if limit is not None:
-        assert all(c.elements <= limit for c in collectives(compiled))
+    A gradient's total may be a matrix.
+    """
+    compiled, _ = check(name, layout, gradient=gradient, interpreted=interpreted)
+    if name not in MOVES_DATA:
+        state = COUNT if name in TOTALS_OF_SEGMENTS else 4 if gradient else 1
+        assert all(c.elements <= 8 * len(ROWS) * state for c in collectives(compiled))
 
 
 @pytest.mark.sweep
-@every_kind
-@every_layout
+@every_layout(**LAYOUTS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_values(name, layout, kind):
-    # Each of the mesh's devices has a total for each row, or for each segment of each row.
-    limit = None if name in MOVES_DATA else 8 * len(ROWS)
-    if "by" in name or name.startswith("segment_"):
-        limit = None if limit is None else limit * COUNT
-    check(FUNCTIONS[name], layout, kind, limit=limit)
+def test_values(name, layout):
+    check_totals(name, layout)
 
 
 @pytest.mark.sweep
-@every_kind
-@every_layout
+@every_layout(**LAYOUTS)
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in WITHOUT_GRADIENT])
-def test_gradients(name, layout, kind):
-    check(gradient_of(FUNCTIONS[name]), layout, kind, limit=None)
+def test_gradients(name, layout):
+    check_totals(name, layout, gradient=True)
 
 
 @every_form
@@ -128,6 +118,16 @@ def test_an_identity_that_is_none_stands_in_empty_segments_alone():
     assert np.asarray(expected)[:, :4].min() > 1
 
 
+@pytest.mark.parametrize("name", ["bitwise_and", "bitwise_or", "bitwise_xor"])
+def test_bits_of_all_devices(name):
+    """XLA has no collective that combines them."""
+    x = np.random.default_rng(6).integers(0, 256, (2, 64)).astype(np.uint8)
+    found = jax.jit(lambda x: jscan.reduce(getattr(operators, name), x, axis=1))(
+        placed(x, mesh_of(8), None, "a")
+    )
+    np.testing.assert_array_equal(found, getattr(np, name).reduce(x, axis=1))
+
+
 def test_eager_vmap_over_a_sharded_dimension_beside_a_sharded_axis():
     mesh = mesh_of(4, 2, kind=AxisType.Explicit)
     found = jax.vmap(jscan.cumsum)(placed(ROWS, mesh, "b", "a"))
@@ -174,6 +174,32 @@ def test_flags_that_lie_otherwise_than_the_data():
     np.testing.assert_allclose(y, ROWS.cumsum(1), rtol=1e-12)
 
 
+def slopes_before_heads(x, flags):
+    return jax.grad(lambda x: jnp.sum(jnp.sin(EXCLUSIVE(x, segments=flags))))(x)
+
+
+EXCLUSIVE = functools.partial(jscan.cumprod, reverse=True, exclusive=True)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, flags: jscan.cumsum(x, segments=jscan.Segments.from_ids(flags)),
+        lambda x, flags: jscan.linear_recurrence(x, x, reverse=True, segments=flags),
+        slopes_before_heads,
+    ],
+    ids=["ids", "flags", "gradient"],
+)
+def test_segments_that_all_devices_know(function, kind):
+    """XLA moves nothing by a pad that cuts what all devices have."""
+    mesh = mesh_of(8, kind=kind)
+    x, flags = ROWS[0], np.isin(np.arange(N), [3, 4, 8, 21, 31])
+    with jax.set_mesh(mesh):
+        found = jax.jit(function)(placed(x, mesh, "a"), placed(flags, mesh))
+    assert_close(found, jax.jit(function)(x, flags))
+
+
 @pytest.mark.parametrize("name", ["cumsum", "cumprod, every form", "linear_recurrence, reversed"])
 def test_meshes_of_axes_of_both_kinds(name):
     mesh = jax.make_mesh(
@@ -187,8 +213,7 @@ def test_meshes_of_axes_of_both_kinds(name):
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod, every form", "reduce, in order"])
 def test_interpreted_kernels(name):
-    with primitives.interpreted():
-        check(FUNCTIONS[name], LAYOUTS["4 beside rows"], AxisType.Auto, limit=32)
+    check_totals(name, LAYOUTS["4 beside rows"], interpreted=True)
 
 
 def test_totals_of_halves_are_not_rounded():
@@ -197,21 +222,6 @@ def test_totals_of_halves_are_not_rounded():
     x = np.full(4096, 0.5, np.float16)
     found = jax.jit(jscan.cumsum)(placed(x, mesh, "a"))
     np.testing.assert_array_equal(found, np.cumsum(x, dtype=np.float32).astype(np.float16))
-
-
-@pytest.mark.parametrize("n", [1, 7, 9, 63])
-def test_lengths_that_do_not_divide_evenly(n):
-    mesh = mesh_of(8)
-
-    @jax.jit
-    def run(x):
-        part = jax.lax.with_sharding_constraint(x[:n], NamedSharding(mesh, P("a")))
-        return jscan.cumsum(part, reverse=True), jscan.reduce(operators.mul, part)
-
-    x = np.random.default_rng(3).uniform(0.5, 1.5, 64)
-    sums, product = run(placed(x, mesh, "a"))
-    np.testing.assert_allclose(sums, np.cumsum(x[:n][::-1])[::-1], rtol=1e-12)
-    np.testing.assert_allclose(product, np.prod(x[:n]), rtol=1e-12)
 
 
 def test_an_axis_without_elements():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,14 +11,14 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import jscan
-from jscan import operators, primitives
+from jscan import kernels, operators, primitives
 from tests.devices.layouts import COUNT, HEADS, SORTED, N, assert_close, collectives, mesh_of
 from tests.functions import affine
 
 ROW = np.random.default_rng(0).uniform(0.5, 1.5, N)
 MESHES = {
-    "8": ((8,), "a"),
-    "4 of 4 x 2": ((4, 2), "a"),
+    "8": ((8,), ("a",)),
+    "4 of 4 x 2": ((4, 2), ("a",)),
     "both": ((4, 2), ("a", "b")),
     "the other way": ((4, 2), ("b", "a")),
 }
@@ -65,13 +67,26 @@ TOTALS = {
 }
 """The same with results that are the same everywhere."""
 
-every_mesh = pytest.mark.parametrize("mesh", MESHES.values(), ids=MESHES.keys())
-every_vma = pytest.mark.parametrize("check_vma", [True, False], ids=["vma", "no vma"])
+FUNCTIONS = {**SCANS, **TOTALS}
+OF_SEGMENTS = ("reduce by segments", "sums of segments")
 
 
-def mapped(fn, mesh, *, check_vma, total=False):
+def _cases():
+    """Meshes, in turn with shard_map's check of what varies and without; others are thorough."""
+    for place, (name, mesh) in enumerate(MESHES.items()):
+        for turn in range(2):
+            check_vma = (place + turn) % 2 == 0
+            marks = [pytest.mark.thorough] * turn
+            case = f"{name}-{'vma' if check_vma else 'no vma'}"
+            yield pytest.param((*mesh, check_vma), id=case, marks=marks)
+
+
+every_mesh = pytest.mark.parametrize("mesh", list(_cases()))
+
+
+def mapped(fn, mesh, *, total=False):
     """A function of a row, of which each device of a mesh has a part."""
-    sizes, names = mesh
+    sizes, names, check_vma = mesh
     spec = P(names)
 
     def part(row, flags):
@@ -92,16 +107,22 @@ def check(found, expected):
         assert_close(x, y)
 
 
+@functools.cache
+def values(name):
+    """What one device makes of the row."""
+    return jax.jit(lambda r, f: FUNCTIONS[name](r, f, None))(ROW, HEADS)
+
+
 @pytest.mark.sweep
-@every_vma
 @every_mesh
-@pytest.mark.parametrize("name", [*SCANS, *TOTALS])
-def test_values(name, mesh, check_vma):
-    fn = {**SCANS, **TOTALS}[name]
-    run = jax.jit(mapped(fn, mesh, check_vma=check_vma, total=name in TOTALS))
-    check(run(ROW, HEADS), jax.jit(lambda r, f: fn(r, f, None))(ROW, HEADS))
-    sizes = [c.elements for c in collectives(run.lower(ROW, HEADS).compile())]
-    assert max(sizes) <= 8 * 4 * COUNT
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values(name, mesh):
+    run = jax.jit(mapped(FUNCTIONS[name], mesh, total=name in TOTALS))
+    compiled = run.lower(ROW, HEADS).compile()
+    check(compiled(ROW, HEADS), values(name))
+    # Each device has a total, which may be a matrix, or one for each segment.
+    state = COUNT if name in OF_SEGMENTS else 4 if "whole arrays" in name else 1
+    assert all(c.elements <= 8 * state for c in collectives(compiled))
 
 
 def gradients(fn, *, orders=2):
@@ -116,25 +137,59 @@ def gradients(fn, *, orders=2):
     return lambda row: tuple(jax.grad(f)(row) for f in (total, squared)[:orders])
 
 
+@functools.cache
+def slopes(name):
+    """The gradients of one device."""
+    return jax.jit(gradients(lambda r, f: FUNCTIONS[name](r, f, None)))(ROW)
+
+
 @pytest.mark.sweep
-@every_vma
 @every_mesh
-@pytest.mark.parametrize("name", [*SCANS, *TOTALS])
-def test_gradients(name, mesh, check_vma):
-    fn = {**SCANS, **TOTALS}[name]
-    whole = mapped(fn, mesh, check_vma=check_vma, total=name in TOTALS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients(name, mesh):
+    whole = mapped(FUNCTIONS[name], mesh, total=name in TOTALS)
     # jax (0.10 to 0.12) loses what a scalar between two orders of derivatives varies over.
-    orders = 1 if check_vma and name == "cumlogsumexp" else 2
-    found = jax.jit(gradients(whole, orders=orders))(ROW)
-    check(found, jax.jit(gradients(lambda r, f: fn(r, f, None), orders=orders))(ROW))
+    orders = 1 if mesh[-1] and name == "cumlogsumexp" else 2
+    check(jax.jit(gradients(whole, orders=orders))(ROW), slopes(name)[:orders])
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod, every form", "linear_recurrence"])
 def test_interpreted_kernels(name):
     with primitives.interpreted():
-        run = jax.jit(mapped(SCANS[name], MESHES["both"], check_vma=False))
-        found = run(ROW, HEADS)
-    check(found, jax.jit(lambda r, f: SCANS[name](r, f, None))(ROW, HEADS))
+        found = jax.jit(mapped(SCANS[name], (*MESHES["both"], False)))(ROW, HEADS)
+    check(found, values(name))
+
+
+@pytest.mark.parametrize("dtype", ["int2", "uint4", "int8", "uint16"])
+def test_narrow_integers_in_kernels_and_sums(dtype):
+    ones = (HEADS > 0).astype(dtype) if dtype == "int2" else jnp.ones(N, dtype)
+
+    def part(x, flags):
+        scanned = jscan.cummax(x, segments=flags, axis_name="a")
+        return scanned, jscan.reduce(operators.add, x, axis_name="a")
+
+    outputs = (P("a"), P())
+    run = jax.shard_map(part, mesh=mesh_of(8), in_specs=P("a"), out_specs=outputs, check_vma=False)
+    with primitives.interpreted():
+        scanned, total = jax.jit(run)(ones, HEADS)
+    check(scanned, jax.jit(jscan.cummax)(ones, segments=HEADS))
+    check(total, jax.jit(lambda x: jscan.reduce(operators.add, x))(ones))
+
+
+def test_kernels_write_no_leaf_that_nobody_wants(monkeypatch):
+    written = []
+
+    def scan(leaves, flags, *, used, **how):
+        written.append(used)
+        return run_kernels(leaves, flags, used=used, **how)
+
+    run_kernels = kernels.scan
+    monkeypatch.setattr(kernels, "scan", scan)
+    how = {"mesh": mesh_of(8), "in_specs": P("a"), "out_specs": P("a"), "check_vma": False}
+    run = jax.shard_map(lambda x: jscan.linear_recurrence(x / 2, x, axis_name="a"), **how)
+    with primitives.interpreted():
+        jax.jit(run).lower(ROW)
+    assert written == [(False, True)]
 
 
 def test_sorted_ids_whose_segments_straddle_devices():
@@ -153,6 +208,30 @@ def test_rows_in_vmap_beside_a_divided_axis():
     part = jax.vmap(lambda row: jscan.cumsum(row, axis_name="a"))
     run = jax.shard_map(part, mesh=mesh_of(8), in_specs=P(None, "a"), out_specs=P(None, "a"))
     assert_close(run(rows), rows.cumsum(1))
+
+
+def test_integers_have_no_transpose_across_devices():
+    def part(a, b):
+        return jscan.linear_recurrence(a, b, axis_name="a")
+
+    run = jax.shard_map(part, mesh=mesh_of(8), in_specs=P("a"), out_specs=P("a"))
+    x = np.arange(8)
+    with pytest.raises(TypeError, match="integers have no transpose across axis_name"):
+        jax.linear_transpose(lambda b: run(x, b), x)(x)
+
+
+def test_a_start_precedes_the_first_part_alone():
+    """NaN in the coefficients of other segments, with which parts begin, reaches no slope in it."""
+
+    def part(a, b, h0, flags):
+        return jscan.linear_recurrence(a, b, h0, segments=flags, axis_name="a")
+
+    specs = P("a"), P("a"), P(), P("a")
+    run = jax.shard_map(part, mesh=mesh_of(8), in_specs=specs, out_specs=P("a"))
+    flags = np.arange(N) == 4
+    a = np.where(flags, np.nan, 0.5)
+    slope = jax.jit(jax.grad(lambda h0: run(a, ROW, h0, flags)[0]))(2.0)
+    np.testing.assert_array_equal(slope, 0.5)
 
 
 def across(axis_name, **options):
@@ -209,6 +288,12 @@ def test_wrong_names(call, axis_name, error, message):
                 jnp.matmul, r[:, None, None], segments=r > 1, axis_name="a"
             ),
             "axis_name=.* with segments is not for an operator on whole arrays",
+        ),
+        (
+            lambda r: jscan.reduce(
+                operators.add, r, segments=np.array([True, False, False, True]), axis_name="a"
+            ),
+            "num_segments is required with axis_name='a'",
         ),
     ],
 )

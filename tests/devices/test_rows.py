@@ -6,87 +6,74 @@ import jax
 import numpy as np
 import pytest
 from jax import export
-from jax.sharding import AbstractMesh, AxisType, NamedSharding
+from jax.sharding import AbstractMesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jscan
-from jscan import primitives
 from jscan.rules.partition import factored
 from tests.devices.layouts import (
     FUNCTIONS,
+    ROWS,
     WITHOUT_GRADIENT,
+    Layout,
     N,
     assert_close,
+    check,
     collectives,
-    gradient_of,
+    every_layout,
+    expected,
+    function_of,
     mesh_of,
     placed,
 )
 
-ROWS = np.random.default_rng(0).uniform(0.5, 1.5, (8, N))
 LAYOUTS = {
-    "8": ((8,), ["a"]),
-    "4 of 4 x 2": ((4, 2), ["a"]),
-    "both of 4 x 2, the other way": ((4, 2), [("b", "a")]),
-    "two of 2 x 2 x 2": ((2, 2, 2), [("a", "c")]),
+    "8": Layout((8,), ("a",)),
+    "4 of 4 x 2": Layout((4, 2), ("a",)),
+    "both of 4 x 2, the other way": Layout((4, 2), (("b", "a"),)),
+    "two of 2 x 2 x 2": Layout((2, 2, 2), (("a", "c"),)),
 }
 every_function = pytest.mark.parametrize("name", FUNCTIONS)
-every_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
-every_kind = pytest.mark.parametrize(
-    "kind", [AxisType.Auto, AxisType.Explicit], ids=lambda k: k.name
-)
 
 
-def check(fn, layout, kind):
-    """A function of rows has on devices the values that it has on one, and moves nothing."""
-    sizes, entries = layout
-    mesh = mesh_of(*sizes, kind=kind)
-    expected = jax.jit(jax.vmap(fn))(ROWS)
-    with jax.set_mesh(mesh):
-        x = placed(ROWS, mesh, *entries)
-        compiled = jax.jit(jax.vmap(fn)).lower(x).compile()
-        found = compiled(x)
+def check_kept(name, layout, *, gradient=False, interpreted=False):
+    """Check values, and that nothing moves: results lie as their rows do."""
+    compiled, found = check(name, layout, gradient=gradient, interpreted=interpreted)
     assert not collectives(compiled)
-    for y, values in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        assert y.sharding.is_equivalent_to(NamedSharding(mesh, P(*entries)), y.ndim)
-        assert_close(y, values)
+    mesh = mesh_of(*layout.sizes, kind=layout.kind)
+    for y in found:
+        assert y.sharding.is_equivalent_to(NamedSharding(mesh, P(*layout.entries)), y.ndim)
 
 
 @pytest.mark.sweep
-@every_kind
-@every_layout
+@every_layout(**LAYOUTS)
 @every_function
-def test_values_stay_on_their_devices(name, layout, kind):
-    check(FUNCTIONS[name], layout, kind)
+def test_values_stay_on_their_devices(name, layout):
+    check_kept(name, layout)
 
 
 @pytest.mark.sweep
-@every_kind
-@every_layout
+@every_layout(**LAYOUTS)
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in WITHOUT_GRADIENT])
-def test_gradients_stay_on_their_devices(name, layout, kind):
-    check(gradient_of(FUNCTIONS[name]), layout, kind)
+def test_gradients_stay_on_their_devices(name, layout):
+    check_kept(name, layout, gradient=True)
 
 
 @pytest.mark.sweep
 @every_function
 def test_shard_map_runs_what_each_device_holds(name):
-    mesh = mesh_of(4, 2)
-    fn = jax.vmap(FUNCTIONS[name])
-    mapped = jax.shard_map(fn, mesh=mesh, in_specs=P(("a", "b")), out_specs=P(("a", "b")))
+    mesh, rows = mesh_of(4, 2), P(("a", "b"))
+    mapped = jax.shard_map(function_of(name), mesh=mesh, in_specs=rows, out_specs=rows)
     x = placed(ROWS, mesh, ("a", "b"))
     compiled = jax.jit(mapped).lower(x).compile()
     assert not collectives(compiled)
-    for y, expected in zip(
-        jax.tree.leaves(compiled(x)), jax.tree.leaves(jax.jit(fn)(ROWS)), strict=True
-    ):
-        assert_close(y, expected)
+    for y, values in zip(jax.tree.leaves(compiled(x)), expected(name), strict=True):
+        assert_close(y, values)
 
 
 @pytest.mark.parametrize("name", ["cumsum", "reduce by segments", "pack"])
 def test_interpreted_kernels_run_on_what_a_device_holds(name):
-    with primitives.interpreted():
-        check(FUNCTIONS[name], LAYOUTS["both of 4 x 2, the other way"], AxisType.Auto)
+    check_kept(name, LAYOUTS["both of 4 x 2, the other way"], interpreted=True)
 
 
 def test_flags_that_are_replicated_beside_rows_that_are_not():

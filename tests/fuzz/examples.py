@@ -42,16 +42,17 @@ PARTS = 50
 EXAMPLES = int(os.environ.get("JSCAN_FUZZ_EXAMPLES", "5000"))
 PER_PART = -(-EXAMPLES // PARTS)
 # Examples of one program: they take about as long as its compilation.
-PER_FORM = {"here": 50, "interpreted": 160, "gpu": 40}
+PER_FORM = {"here": 50, "interpreted": 160, "gpu": 40, "devices": 20}
 
 # How many of the parts each suite has: in plain JAX, in interpreted kernels, and of those on a GPU.
 SUITES = {
-    "scans": (20, 6, 24),
+    "scans": (17, 6, 24),
     "reductions": (7, 2, 12),
     "recurrences": (3, 1, 4),
     "vectors": (2, 2, 4),
     "derivatives": (4, 0, 4),
     "zeros": (3, 0, 2),
+    "devices": (3, 0, 0),
 }
 METHODS = (
     "block",
@@ -61,6 +62,29 @@ METHODS = (
     "scan_then_propagate",
     "serial_lookback",
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Lying:
+    """How arrays lie over devices.
+
+    Attributes:
+      manner: "Auto" or "Explicit", the kind of the mesh's axes; or "shard_map", inside of which the
+        call is told how its axis goes on.
+      sizes: those of the mesh's axes, whose names are "a", "b", and "c".
+      entries: for each dimension the names of the mesh axes that divide it.
+      shared: whether what describes one row of segments is on all devices.
+    """
+
+    manner: str
+    sizes: tuple[int, ...]
+    entries: tuple[tuple[str, ...], ...]
+    shared: bool
+
+    def parts(self, dimension: int) -> int:
+        """Into how many parts a dimension is divided."""
+        sizes = dict(zip("abc", self.sizes, strict=False))
+        return math.prod(sizes[name] for name in self.entries[dimension])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +112,7 @@ class Form:
     source: str
     method: str
     tile: tuning.Tuning | None
+    lying: Lying | None = None
 
     @property
     def batch(self) -> int | None:
@@ -278,7 +303,7 @@ def fuzzed(
 
     def decorate(check: Callable[[Form, Data, str], None]) -> Any:
         def test(place: str, part: int, parts: int, choice: int, data: Data) -> None:
-            pool = max(1, PER_PART // PER_FORM[place])
+            pool = _pool(suite, place)
             form = special(form_of(suite, place, part + parts * (choice % pool)))
             note(f"place={place!r}, {form}")
             check(form, data, place)
@@ -298,15 +323,19 @@ def fuzzed(
     return decorate
 
 
+def _pool(suite: str, place: str) -> int:
+    """How many forms a part has."""
+    return max(1, PER_PART // PER_FORM.get(suite, PER_FORM[place]))
+
+
 def forms(place: str) -> list[Form]:
     """All forms of a run."""
-    pool = max(1, PER_PART // PER_FORM[place])
     which = ("here", "interpreted", "gpu").index(place)
     return [
         form_of(suite, place, part + parts[which] * choice)
         for suite, parts in SUITES.items()
         for part in range(parts[which])
-        for choice in range(pool)
+        for choice in range(_pool(suite, place))
     ]
 
 

@@ -56,7 +56,7 @@ def _operand_shapes(form: Form) -> list[tuple[int, ...]]:
     return [a, b, draw.choice(((), row))][: len(form.dtypes)]
 
 
-def call_recurrence(form: Form, leaves: Sequence[Any], array: Any) -> list[Any]:
+def call_recurrence(form: Form, leaves: Sequence[Any], array: Any, **across: Any) -> list[Any]:
     """The recurrence under test."""
     return [
         jscan.linear_recurrence(
@@ -65,6 +65,7 @@ def call_recurrence(form: Form, leaves: Sequence[Any], array: Any) -> list[Any]:
             reverse=form.reverse,
             segments=None if array is None else segments_of(form, array),
             method=form.method,
+            **across,
         )
     ]
 
@@ -250,7 +251,7 @@ def derivative(form: Form) -> Form:
     )
 
 
-def call_derivative(form: Form, leaves: Sequence[Any], array: Any) -> list[Any]:
+def call_derivative(form: Form, leaves: Sequence[Any], array: Any, **across: Any) -> list[Any]:
     """The tangents of a scan, or its gradient."""
     rule, half = slopes.BY_NAME[form.subject], len(leaves) // 2
     xs, given = tuple(leaves[:half]), tuple(leaves[half:])
@@ -264,6 +265,7 @@ def call_derivative(form: Form, leaves: Sequence[Any], array: Any) -> list[Any]:
             exclusive=form.exclusive,
             segments=segments,
             method=form.method,
+            **across,
         )
 
     if form.function == "jvp":

@@ -17,6 +17,7 @@ import jscan
 from jscan import primitives
 from jscan.kernels import language
 from tests import reference
+from tests.fuzz import lying
 from tests.fuzz import operators as fuzz_operators
 from tests.fuzz.examples import METHODS, Data, Form, listed, operator_of, tree_of
 from tests.fuzz.segments import (
@@ -74,16 +75,17 @@ def unpacked(form: Form, x: Any) -> Any:
 # --- programs -----------------------------------------------------------------------------------
 
 
-def call(form: Form, leaves: Sequence[Any], array: Any) -> list[Any]:
-    """The call under test, on leaves in the operator's order."""
+def call(form: Form, leaves: Sequence[Any], array: Any, **across: Any) -> list[Any]:
+    """The call under test, on leaves in the operator's order; its axis may go `across` devices."""
     subject, function = form.operator, form.function
     segments = None if array is None else segments_of(form, array)
     if function == "segment":
         reduction = getattr(jscan, SEGMENT_FUNCTIONS[form.subject])
         by_order = {"indices_are_sorted": form.segments != "unsorted", "method": form.method}
+        by_order |= across
         return [reduction(leaves[0], array, form.wanted, **by_order)]
     scan: dict[str, Any] = {"reverse": form.reverse, "exclusive": form.exclusive}
-    options: dict[str, Any] = {"segments": segments, "method": form.method}
+    options: dict[str, Any] = {"segments": segments, "method": form.method, **across}
     if function == "cumulative":
         return [getattr(jscan, subject.cumulative)(leaves[0], form.axis, **scan, **options)]
     fn: Any = subject.operator or operator_of(form, jnp)
@@ -122,6 +124,8 @@ def _identity(form: Form) -> Any:
 def program(form: Form, body: Callable[..., list[Any]] = call) -> Run:
     """The form's program: compiled once, then run on leaves and what describes the segments."""
     segmented = form.segments != "none"
+
+    body = lying.divided(form, body)
 
     def inner(leaves: Sequence[Any], array: Any) -> list[Any]:
         return body(form, leaves, array)
@@ -188,6 +192,8 @@ def surroundings(form: Form, place: str) -> Iterator[None]:
     and none for another.
     """
     with contextlib.ExitStack() as stack:
+        if form.lying is not None:
+            stack.enter_context(jax.set_mesh(lying.mesh_of(form.lying)))
         if form.tile is not None:
             stack.enter_context(primitives.tiled(form.tile))
         if place == "interpreted":
@@ -227,6 +233,8 @@ def compute(
     if form.source == "aliased":
         arrays = [next(a for a, y in zip(arrays, leaves, strict=True) if y is x) for x in leaves]
     array = None if described is None else jnp.asarray(packed(form, described.array))
+    if form.lying is not None:
+        arrays, array = lying.placed(form, form.lying, arrays, array)
     with surroundings(form, place):
         results = [np.asarray(x) for x in program(form, body)(arrays, array)]
     given = 1 if form.source == "donated" and form.wrapper != "call" else 0

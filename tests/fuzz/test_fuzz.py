@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.fuzz import devices as fuzz_devices
 from tests.fuzz import functions as fuzz_functions
 from tests.fuzz import programs as fuzz_programs
 from tests.fuzz.examples import METHODS, PARTS, SUITES, forms, fuzzed
@@ -17,6 +18,7 @@ test_recurrences = fuzzed("recurrences", fuzz_functions.recurrence)(fuzz_functio
 test_vectors = fuzzed("vectors", fuzz_functions.vector)(fuzz_functions.check_vector)
 test_derivatives = fuzzed("derivatives", fuzz_functions.derivative)(fuzz_functions.check_derivative)
 test_zeros = fuzzed("zeros", fuzz_functions.zeros)(fuzz_functions.check_zeros)
+test_devices = fuzzed("devices", fuzz_devices.divided)(fuzz_devices.check)
 
 
 def test_the_parts_are_all_dealt_out_here_and_again_on_a_gpu():

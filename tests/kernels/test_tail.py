@@ -36,7 +36,7 @@ every_engine = pytest.mark.parametrize(
 either_end = pytest.mark.parametrize("reverse", [False, True])
 
 
-IN_NUMPY: dict[Any, Any] = {jnp.add: np.add, jnp.maximum: np.maximum}
+IN_NUMPY: dict[Any, Any] = {jnp.add: np.add, jnp.maximum: np.maximum, jnp.logical_or: np.logical_or}
 
 
 def combine_of(fn: Callable[..., Any], leaves: list[Array], axis: int) -> Combine:
@@ -85,7 +85,8 @@ def check(
     with engine.active():
         *found, restarts = jax.jit(run)(jnp.asarray(flags), *map(jnp.asarray, leaves))
     expected, inside = by_loop(IN_NUMPY.get(fn, fn), leaves, flags, axis, reverse)
-    for actual, wanted in zip(found, expected, strict=True):
+    for actual, wanted, dtype in zip(found, expected, how["combine"].dtypes, strict=True):
+        assert actual.dtype == dtype
         reference.assert_equal(np.asarray(actual), wanted)
     assert restarts.dtype == jnp.bool_
     assert restarts.shape[axis] == 1
@@ -130,6 +131,17 @@ def test_complex_numbers_and_flags_of_lanes(strategy, reverse):
     values = (integers((23, 3)) + 1j * integers((23, 3), 1)).astype(np.complex64)
     flags = np.array(head_flags((23, 3), share=0.1)).astype(np.int32)
     check(jnp.add, [values], flags, strategy, axis=0, reverse=reverse)
+
+
+@either_end
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "float16", "bool"])
+@every_engine
+def test_narrow_elements(strategy, dtype, reverse):
+    """Totals have the dtypes in which leaves are combined, whatever kernels count in."""
+    values = (integers((3, 21)) % 3).astype(dtype)
+    fn = jnp.logical_or if dtype == "bool" else jnp.maximum
+    flags = np.array(head_flags((3, 21), share=0.2))
+    check(fn, [values], flags, strategy, axis=1, reverse=reverse)
 
 
 @either_end

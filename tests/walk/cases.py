@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
 
-from tests.walk.layouts import LAYOUTS, ONE_DEVICE, Layout
+from tests.walk.layouts import ACROSS, LAYOUTS, ONE_DEVICE, Layout
 from tests.walk.loops import LOOPS
 from tests.walk.planted import PLANTED
 from tests.walk.programs import PROGRAMS
 from tests.walk.row import Row
 from tests.walk.table import TABLE
-from tests.walk.transformations import TRANSFORMATIONS
+from tests.walk.transformations import TRANSFORMATIONS, Transformation
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,48 @@ class Case:
         return f"{self.row.name}, {self.column.transformation}, {self.column.layout.name}"
 
 
+@cache
+def _divided(row: Row) -> Row:
+    """The row on operands whose axis goes on across devices."""
+
+    def function(*operands: Any) -> Any:
+        labels = row.labels, row.results
+        return ACROSS.mapped_over(ACROSS.mesh(), ACROSS.told(row.call), labels)(*operands)
+
+    return replace(row, function=function)
+
+
+# What is done to functions that go across devices, and rows for which JAX cannot do it.
+_DONE_ACROSS: dict[str, tuple[str, ...]] = {
+    "vmap of each operand": (),
+    "linearize": (),
+    "hessian": (),
+    # jax (0.10 to 0.12) loses what a scalar between two orders of derivatives varies over.
+    "reverse over reverse": ("cumlogsumexp",),
+    # It transposes no collective of integers.
+    "linear_transpose": ("linear_recurrence of integers",),
+    "checkpoint": (),
+    "in lax.scan": (),
+    "planted in gradients": (),
+}
+
+
+def _across(transformation: Transformation) -> Column:
+    """The column of a transformation of what goes across devices."""
+    but_for = _DONE_ACROSS[transformation.name]
+
+    def applies(row: Row) -> bool:
+        if not row.across or row.name.startswith(but_for):
+            return False
+        return ACROSS.divides(row.labels) and transformation.applies(row)
+
+    def check(row: Row) -> None:
+        transformation.check(_divided(row))
+
+    return Column(transformation.name, ACROSS, applies, check)
+
+
+_ALONE = (*TRANSFORMATIONS, *LOOPS, *PLANTED)
 _ALL = (
     *(
         Column(
@@ -51,10 +94,8 @@ _ALL = (
         for program in PROGRAMS
         for layout in LAYOUTS
     ),
-    *(
-        Column(each.name, ONE_DEVICE, each.applies, each.check)
-        for each in (*TRANSFORMATIONS, *LOOPS, *PLANTED)
-    ),
+    *(Column(each.name, ONE_DEVICE, each.applies, each.check) for each in _ALONE),
+    *(_across(each) for each in _ALONE if each.name in _DONE_ACROSS),
 )
 
 CASES = tuple(Case(row, column) for row in TABLE for column in _ALL if column.applies(row))

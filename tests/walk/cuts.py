@@ -28,6 +28,8 @@ class Cut:
     given: Callable[[Any], Any]
     # Head flags, (n,) or (rows, n), by the module that is handed in: numpy or jax.numpy.
     flags: Callable[[Any, Any], Any]
+    # Whether a part of it says where the segments of a part of the axis are.
+    divisible: bool = False
 
     def numbers(self, descriptor: Any) -> reference.Array:
         """The segment of each element, (rows, n)."""
@@ -58,6 +60,10 @@ class Segmented:
         if self.cut is None:
             return ()
         return (self.label if self.cut.label == "rn" else self.cut.label,)
+
+    def divisible(self, trailing: tuple[int, ...] = ()) -> bool:
+        """Whether elements of a shape can be combined across devices, each with a part of them."""
+        return self.cut is None or (self.cut.divisible and not trailing)
 
     def draw(self, rng: np.random.Generator) -> list[Any]:
         """The operand; none without a cut."""
@@ -109,7 +115,7 @@ def _flags_of_ends(xp: Any, ends: Any) -> Any:
     return xp.concatenate([xp.ones(1, bool), number[1:] != number[:-1]])
 
 
-FLAGS = Cut("flags", (), _flags, "n", lambda d: d, lambda _, d: d.astype(bool))
+FLAGS = Cut("flags", (), _flags, "n", lambda d: d, lambda _, d: d.astype(bool), divisible=True)
 OF_FLAGS = Cut(
     "Segments of flags",
     ("Segments.from_flags",),
@@ -118,7 +124,9 @@ OF_FLAGS = Cut(
     Segments.from_flags,
     lambda _, d: d.astype(bool),
 )
-ROWS_OF_FLAGS = Cut("rows of flags", (), _rows_of_flags, "rn", lambda d: d, lambda _, d: d)
+ROWS_OF_FLAGS = Cut(
+    "rows of flags", (), _rows_of_flags, "rn", lambda d: d, lambda _, d: d, divisible=True
+)
 IDS = Cut(
     "Segments of ids",
     ("Segments.from_ids",),

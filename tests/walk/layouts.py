@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 Function = Callable[..., list[Any]]
+Labels = tuple[Sequence[str], Sequence[str]]
+"""Those of operands and those of results."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Layout:
     current: bool = False
     # What shard_map is of: the function under test, or the program that transforms it.
     mapped: str = ""
+    # Whether the function is told that its axis goes on across the mesh.
+    across: bool = False
 
     def spec(self, label: str) -> P:
         """The partition of an array with this label."""
@@ -49,14 +54,23 @@ class Layout:
         """Whether each of the letters is in some label."""
         return all(any(letter in label for label in labels) for letter in self.letters)
 
+    def mapped_over(self, mesh: jax.sharding.Mesh, function: Function, labels: Labels) -> Function:
+        """What each device of a mesh runs on its parts of arrays."""
+        given, made = ([self.spec(label) for label in each] for each in labels)
+        return jax.shard_map(function, mesh=mesh, in_specs=tuple(given), out_specs=made)
+
+    def told(self, function: Function) -> Function:
+        """The function under test, told how its axis goes on."""
+        return functools.partial(function, axis_name=self._axis("n")) if self.across else function
+
     def run(
         self,
         program_of: Callable[[Function], Function],
         function: Function,
         arrays: Sequence[Any],
         *,
-        labels: tuple[Sequence[str], Sequence[str]],
-        own: tuple[Sequence[str], Sequence[str]],
+        labels: Labels,
+        own: Labels,
         compiled: bool,
     ) -> list[Any]:
         """The results of a program of a function, on arrays laid out by their labels.
@@ -67,16 +81,12 @@ class Layout:
             program = program_of(function)
             return list((jax.jit(program) if compiled else program)(*arrays))
         mesh = self.mesh()
-
-        def mapped(function: Function, of: tuple[Sequence[str], Sequence[str]]) -> Function:
-            given, made = ([self.spec(label) for label in labels] for labels in of)
-            return jax.shard_map(function, mesh=mesh, in_specs=tuple(given), out_specs=made)
-
+        function = self.told(function)
         if self.mapped == "function":
-            function = mapped(function, own)
+            function = self.mapped_over(mesh, function, own)
         program = program_of(function)
         if self.mapped == "program":
-            program = mapped(program, labels)
+            program = self.mapped_over(mesh, program, labels)
         placed = [
             jax.device_put(x, NamedSharding(mesh, self.spec(label)))
             for x, label in zip(arrays, labels[0], strict=True)
@@ -95,6 +105,9 @@ class Layout:
 
 
 ONE_DEVICE = Layout("one device")
+ACROSS = Layout(
+    "shard_map of the function across the axis", (4,), "n", mapped="function", across=True
+)
 LAYOUTS = (
     ONE_DEVICE,
     Layout("Auto mesh over rows", (4,), "r"),
@@ -107,4 +120,7 @@ LAYOUTS = (
     Layout("Explicit mesh of arrays over the axis", (4,), "n", explicit=True),
     Layout("shard_map of the function", (4,), "r", mapped="function"),
     Layout("shard_map of the program", (4,), "r", mapped="program"),
+    ACROSS,
+    Layout("shard_map of the program across the axis", (4,), "n", mapped="program", across=True),
+    Layout("shard_map across the axis over both", (2, 2), "rn", mapped="function", across=True),
 )

@@ -37,6 +37,8 @@ class Program:
     def applies(self, row: Row, layout: Layout) -> bool:
         """Whether the row has something to differentiate and the layout something to divide."""
         labels = [*row.labels, "b"] if self.batched else row.labels
+        if layout.across and not row.across:
+            return False
         return layout.divides(labels) and not (self.differentiates and not row.inexact)
 
     def check(self, row: Row, layout: Layout) -> None:

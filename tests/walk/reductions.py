@@ -31,8 +31,10 @@ def reduced(form: str, operation: Operation, *, axis: int = 1, cut: Cut | None =
         shape = (*shape_of(label), *operation.trailing)
         return [leaf(rng, shape) for leaf in operation.leaves] + segmented.draw(rng)
 
-    def function(*operands: Any) -> Any:
-        options: dict[str, Any] = {} if named or cut is None else {"identity": operation.identity}
+    def function(*operands: Any, **given: Any) -> Any:
+        options: dict[str, Any] = dict(given)
+        if not named and cut is not None:
+            options["identity"] = operation.identity
         if cut is not None:
             options["segments"] = segmented.given(operands)
             # Lengths and offsets say how many there are.
@@ -83,6 +85,8 @@ def reduced(form: str, operation: Operation, *, axis: int = 1, cut: Cut | None =
         linear=operation.linear,
         undecided=operation.undecided,
         numbers=None if cut is None else numbers,
+        # Across devices an identity is combined with elements, and what keeps the last has none.
+        across=segmented.divisible(operation.trailing) and operation is not operations.LAST,
     )
 
 
@@ -94,8 +98,8 @@ def by_ids(name: str, operation: Operation, *, indices_are_sorted: bool, form: s
         ids = np.sort(drawn) if indices_are_sorted else rng.permutation(drawn)
         return [operation.leaves[0](rng, (LENGTH, ROWS)), ids.astype(np.int32)]
 
-    def function(data: Any, ids: Any) -> Any:
-        return getattr(jscan, name)(data, ids, COUNT, indices_are_sorted)
+    def function(data: Any, ids: Any, **given: Any) -> Any:
+        return getattr(jscan, name)(data, ids, COUNT, indices_are_sorted, **given)
 
     def expected(data: Any, ids: Any) -> Any:
         ys = reference.reduce_by_segments(
@@ -121,6 +125,7 @@ def by_ids(name: str, operation: Operation, *, indices_are_sorted: bool, form: s
         loop,
         linear=operation.linear,
         numbers=numbers,
+        across=indices_are_sorted,
     )
 
 

@@ -55,10 +55,12 @@ class Row:
     numbers: Callable[..., Any] | None = None
     # The place of the axis at which an operand without that axis comes in.
     entrance: int = 0
+    # Whether the function takes `axis_name`, across whose devices the axis "n" goes on.
+    across: bool = False
 
-    def call(self, *operands: Any) -> list[Any]:
+    def call(self, *operands: Any, **options: Any) -> list[Any]:
         """The function under test, its results in a list."""
-        return jax.tree.leaves(self.function(*operands))
+        return jax.tree.leaves(self.function(*operands, **options))
 
     @functools.cache  # noqa: B019  rows live as long as the tests
     def operands(self, seed: int = 0) -> tuple[Array, ...]:

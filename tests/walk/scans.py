@@ -44,8 +44,8 @@ def scanned(
         shape = (*shape_of(label), *operation.trailing)
         return [leaf(rng, shape) for leaf in operation.leaves] + segmented.draw(rng)
 
-    def function(*operands: Any) -> Any:
-        options: dict[str, Any] = dict(form)
+    def function(*operands: Any, **given: Any) -> Any:
+        options: dict[str, Any] = {**form, **given}
         if exclusive:
             options["exclusive"] = True
         if cut is not None:
@@ -74,6 +74,7 @@ def scanned(
         linear=operation.linear,
         undecided=operation.undecided,
         numbers=segmented.numbers,
+        across=segmented.divisible(operation.trailing),
     )
 
 
@@ -98,7 +99,8 @@ def network(name: str, form: str, operation: Operation, **options: Any) -> Row:
     slack = {"slack": 1} if name == "ladner_fischer" else {}
     call = partial(getattr(networks, name), operation.operator, **slack)
     own = replace(operation, covers=())
-    return scanned(f"{name} {form}", call, own, covers=(f"networks.{name}",), **options)
+    row = scanned(f"{name} {form}", call, own, covers=(f"networks.{name}",), **options)
+    return replace(row, across=False)
 
 
 def recurrence(
@@ -122,10 +124,10 @@ def recurrence(
             drawn.append(draws[1](rng, (ROWS,)))
         return drawn + segmented.draw(rng)
 
-    def function(a: Any, b: Any, *rest: Any) -> Any:
+    def function(a: Any, b: Any, *rest: Any, **given: Any) -> Any:
         h0 = rest[0] if start else None
-        segments = segmented.given(rest)
-        return jscan.linear_recurrence(a, b, h0, axis=axis, reverse=reverse, segments=segments)
+        options = {"axis": axis, "reverse": reverse, "segments": segmented.given(rest), **given}
+        return jscan.linear_recurrence(a, b, h0, **options)
 
     def expected(a: Any, b: Any, *rest: Any) -> Any:
         wide_a, wide_b = np.moveaxis(reference.widen(b) * 0, axis, 0), reference.widen(b)
@@ -161,13 +163,18 @@ def recurrence(
         undecided=(1, 2) if start else (),
         numbers=segmented.numbers,
         entrance=LENGTH - 1 if reverse else 0,
+        across=segmented.divisible(),
     )
 
 
 def batched_with_shared_flags() -> Row:
     """A scan of rows by vmap, which all have the same flags."""
     row = cumulative("cumsum", "by vmap", operations.SUM, cut=cuts.FLAGS)
-    scan = jax.vmap(lambda x, flags: jscan.cumsum(x, segments=flags), in_axes=(0, None))
+
+    def scan(x: Any, flags: Any, **given: Any) -> Any:
+        of_a_row = jax.vmap(lambda x: jscan.cumsum(x, segments=flags, **given))
+        return of_a_row(x)
+
     return replace(row, name="cumsum by vmap with flags that rows share", function=scan)
 
 

@@ -98,8 +98,8 @@ def vmap_of_vmap(row: Row) -> None:
 
 def total_of(row: Row, operands: Any) -> Callable[..., Any]:
     """The loss as a function of the differentiable operands."""
-    inner = row.closed(row.call, operands)
-    return lambda *chosen: loss(inner(*chosen), row.weights())
+    inner, weights = row.closed(row.call, operands), row.weights()
+    return lambda *chosen: loss(inner(*chosen), weights)
 
 
 def places(row: Row) -> tuple[int, ...]:
@@ -129,7 +129,9 @@ def vjp(row: Row) -> None:
 def linearize(row: Row) -> None:
     """The function that linearize returns, outside jit."""
     given = row.operands()
-    results, push = jax.linearize(row.closed(row.call, given), *row.chosen(given))
+    # jax (0.12) keeps NumPy's arrays as constants of a shard_map, and then takes them for a fault.
+    chosen = map(jnp.asarray, row.chosen(given))
+    results, push = jax.linearize(row.closed(row.call, given), *chosen)
     assert_all_close(results, [row.values()[k] for k in row.smooth])
     tangents = row.tangents()
     assert_all_close(push(*tangents), derivatives.pushed_forward(row, tangents))

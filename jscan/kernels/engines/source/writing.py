@@ -1,0 +1,106 @@
+"""Programs in Triton's language, from the bodies of kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from jscan.kernels.engines.source import arithmetic, control, conversions, library, memory, tiles
+from jscan.kernels.engines.source.function import Equation, Function, Module, Rule
+from jscan.kernels.engines.source.operands import Operand, Unwritable, constant
+from jscan.kernels.language import Body
+
+HEADER = "import triton\nimport triton.language as tl\n"
+LIBRARY = "from triton.language.extra import libdevice\n"
+
+
+def _reference(at: Equation) -> list[Operand]:
+    """The reference to an array, which is what stands for the array already."""
+    return list(at.operands)
+
+
+RULES: dict[str, Rule] = {
+    **control.RULES,
+    **arithmetic.RULES,
+    **library.RULES,
+    **conversions.RULES,
+    **tiles.RULES,
+    **memory.RULES,
+    **dict.fromkeys(("new_ref", "ref", "mutable_array"), _reference),  # by versions of jax
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A kernel as text, and what a launch needs to know besides.
+
+    The parameters of the function ``name`` are the operands, then the arrays that results start as,
+    which are written in place, then the other results.
+    """
+
+    name: str
+    text: str
+    dtypes: tuple[str, ...]  # of the parameters
+    programs: int
+    warps: int
+
+
+def program(
+    body: Body,
+    operands: Sequence[jax.ShapeDtypeStruct],
+    starts: int,
+    results: Sequence[jax.ShapeDtypeStruct],
+    *,
+    programs: int,
+    warps: int,
+    name: str,
+) -> Program:
+    """The text of a kernel, of whose ``results`` the last ``starts`` are written in place."""
+    arrays = [*operands, *results]
+    jaxpr = traced(body, arrays)
+    module = Module(RULES)
+    function = Function(module)
+    fresh = len(results) - starts
+    names = [f"in{i}" for i in range(len(operands))]
+    outs = [*(f"out{i}" for i in range(fresh)), *(f"inout{i}" for i in range(starts))]
+    number = Operand("program", np.dtype(np.int32))
+    if programs == 1:
+        number = constant(0, number.dtype)
+    else:
+        function.line("program = tl.program_id(0)")
+    refs = [
+        Operand(ref, np.dtype(array.dtype), tuple(array.shape))
+        for ref, array in zip([*names, *outs], arrays, strict=True)
+    ]
+    function.write(jaxpr.jaxpr, jaxpr.consts, [number, *refs])
+    order = [*refs[: len(names)], *refs[len(names) + fresh :], *refs[len(names) :][:fresh]]
+    parameters = ", ".join(ref.text for ref in order)
+    lines = "\n".join(function.lines)
+    text = f"{module.text}@triton.jit\ndef {name}({parameters}):\n{lines}\n"
+    text = f"{HEADER}{LIBRARY if 'libdevice.' in text else ''}\n\n{text}"
+    return Program(name, text, tuple(ref.dtype.name for ref in order), programs, warps)
+
+
+def traced(body: Body, arrays: Sequence[jax.ShapeDtypeStruct]) -> core.ClosedJaxpr:
+    """The jaxpr of a body: of the number of a program, and of arrays that it writes in place."""
+
+    def of_arrays(number: jax.Array, *arrays: jax.Array) -> None:
+        body(number, [jax.new_ref(x) for x in arrays])
+
+    found: core.ClosedJaxpr
+    found = jax.make_jaxpr(of_arrays)(jax.ShapeDtypeStruct((), np.int32), *arrays)
+    return found
+
+
+def why_inexpressible(jaxpr: core.ClosedJaxpr) -> str | None:
+    """Why no program can hold this function of scalars; None if one can."""
+    parameters = [Operand(f"x{i}", np.dtype(aval.dtype)) for i, aval in enumerate(jaxpr.in_avals)]
+    try:
+        Module(RULES).function(jaxpr, "operator", parameters)
+    except Unwritable as reason:
+        return str(reason)
+    return None
