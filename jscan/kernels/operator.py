@@ -146,6 +146,8 @@ def front(
         jaxpr = operator.jaxpr
         made = [e for e in jaxpr.eqns if e.outvars == [jaxpr.outvars[i]]]
         invars = [jaxpr.invars[i], jaxpr.invars[leaves + i]]
+        if len(made) != 1 or list(made[0].invars) not in (invars, invars[::-1]):
+            return None
         alone = jaxpr.replace(invars=invars, outvars=[jaxpr.outvars[i]], eqns=made)
         identity = commuting_identity(core.ClosedJaxpr(alone, ()))
         if identity is None:
@@ -158,6 +160,8 @@ def _is_affine(operator: core.ClosedJaxpr) -> bool:
     """Whether it is (a, b) ⊕ (c, d) = (a c, c b + d)."""
     jaxpr = operator.jaxpr
     if len(jaxpr.invars) != 4 or [e.primitive.name for e in jaxpr.eqns] != ["mul", "mul", "add"]:
+        return False
+    if any(isinstance(x, core.Literal) for e in jaxpr.eqns for x in e.invars):
         return False
     a, b, c, d = jaxpr.invars
     first, second, third = jaxpr.eqns

@@ -35,7 +35,7 @@ from jax import lax
 from jscan.kernels import language
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, size_of
-from jscan.kernels.registers import from_bits, take, to_bits
+from jscan.kernels.registers import take
 from jscan.kernels.words import Address, Words
 
 
@@ -55,7 +55,7 @@ class Tile:
     def _iota(self, dimension: int) -> jax.Array:
         return lax.broadcasted_iota(jnp.int32, self.geometry.shape, dimension)
 
-    def _first_in_memory(self) -> jax.Array:
+    def first_in_memory(self) -> jax.Array:
         """The axis index of the tile's first element in memory; may be negative where reversed."""
         g = self.geometry
         assert not g.far, "positions do not fit 32 bits"
@@ -72,7 +72,7 @@ class Tile:
     def _terms(self, view: View, shift: int) -> Address:
         g = self.geometry
         _, stride, lane_stride = view.strides
-        terms = [*self._start(stride, shift), (self._iota(g.axis), stride)]
+        terms = [*self.start(stride, shift), (self._iota(g.axis), stride)]
         terms += self.row_terms(view, lambda: self._iota(0))
         return [*terms, *self.lane_terms(lane_stride, self._iota(len(g.shape) - 1))]
 
@@ -93,12 +93,12 @@ class Tile:
         row = lax.rem(lax.div(row, np.int32(repeat)), np.int32(count))
         return [(row, row_stride)]
 
-    def _start(self, stride: int, shift: int) -> Address:
+    def start(self, stride: int, shift: int) -> Address:
         """The address ``shift`` positions left of the tile's first element in memory."""
         g = self.geometry
         step = shift if g.reverse else -shift
         if not g.far:
-            return [(self._first_in_memory() + np.int32(step), stride)]
+            return [(self.first_in_memory() + np.int32(step), stride)]
         sign, first = (-1, g.n - g.length + step) if g.reverse else (1, step)
         return [(self.index, sign * g.length * stride), (jnp.int32(1), first * stride)]
 
@@ -151,9 +151,9 @@ class Tile:
         """`_on_axis` by places in the tile, where elements have no number in 32 bits."""
         place = self.positions() - np.int32(shift)
         checks = [(self.index > 0) | (place >= 0)] if before else []
-        return [*checks, place < self._left()] if beyond else checks
+        return [*checks, place < self.left()] if beyond else checks
 
-    def _left(self) -> jax.Array:
+    def left(self) -> jax.Array:
         """The positions from the tile's first to the end of the axis, or more than a tile has."""
         g = self.geometry
         last = np.int32(g.n - (g.tiles - 1) * g.length)
@@ -162,70 +162,9 @@ class Tile:
     def load(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; undefined where none exist."""
         if self.geometry.word > 1 and not shift and view.follows(self.geometry):
-            return self._load_words(ref)
+            return self.words.load(ref, self._limited(self.words.terms(), ref.dtype, 0))
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
         return language.load(ref, terms, mask=self.mask(shift))
-
-    def _load_words(self, ref: Ref) -> jax.Array:
-        """The words of an operand that has the rows of the whole, with what else is in them."""
-        g = self.geometry
-        terms = self._limited(self.words.terms(), ref.dtype, 0)
-        values = language.load(ref, terms, mask=self.words.within())
-        if g.outer * g.n % g.word == 0:
-            return values
-
-        def with_last() -> jax.Array:
-            piece, here = self._shared_word(last=True)
-            word = language.load(ref, piece.words.terms(), mask=piece.mask(0))
-            return jnp.where(here, self._repeated(word), values)
-
-        # The array ends inside of its last word, of which no more is read.
-        loaded: jax.Array = lax.cond(self.words.may_end(), with_last, lambda: values)
-        return loaded
-
-    def _store_words(self, ref: Ref, value: jax.Array) -> None:
-        """Writes the words that are a row's alone, then its elements in the others."""
-        language.store(
-            ref, self._limited(self.words.terms(), ref.dtype, 0), value, mask=self.words.whole()
-        )
-
-        def ends() -> None:
-            for last in (False, True):
-                piece, here = self._shared_word(last=last)
-                exists = piece.mask(0)
-                assert exists is not None
-                mask = exists & self.words.has(piece.words)
-                language.store(ref, piece.words.terms(), self._word_of(value, here), mask=mask)
-
-        language.when(self.words.at_edge(), ends)
-
-    def _shared_word(self, *, last: bool) -> tuple[Tile, jax.Array]:
-        """The row's first word in memory, or its last, as a tile; and its places in this one.
-
-        Rows may share it with their neighbours.
-        """
-        g = self.geometry
-        word = self.cut(dataclasses.replace(g, length=g.word))
-        end = word.words.count - np.int32(1)
-        word.index = end if last != g.reverse else jnp.zeros_like(end)
-        number = self.words.count - np.int32(1) if last else np.int32(0)
-        return word, self.words.number() == number
-
-    def _by_word(self) -> tuple[int, ...]:
-        """The shape of the tile with a dimension for the places within a word."""
-        g = self.geometry
-        return (*g.shape[:-1], g.length // g.word, g.word)
-
-    def _word_of(self, value: jax.Array, where: jax.Array) -> jax.Array:
-        """The one word of each row that is marked; zeros where none is."""
-        bits = to_bits(value)
-        kept = jnp.where(where, bits, jnp.zeros_like(bits)).reshape(self._by_word())
-        return from_bits(jnp.sum(kept, axis=-2, dtype=kept.dtype), value.dtype)
-
-    def _repeated(self, word: jax.Array) -> jax.Array:
-        """A word of each row in the place of every one."""
-        tall = jnp.broadcast_to(lax.expand_dims(word, [word.ndim - 1]), self._by_word())
-        return tall.reshape(self.geometry.shape)
 
     def load_shared(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The same, but one column of an operand whose lanes are shared."""
@@ -263,7 +202,7 @@ class Tile:
 
     def _load_lanes(self, ref: Ref, view: View, place: Address, mask: jax.Array) -> jax.Array:
         row_stride, _, lane_stride = view.strides
-        terms = [(self.row_of(view), row_stride), *place, *self._one_a_lane(lane_stride)]
+        terms = [(self.row_of(view), row_stride), *place, *self.one_a_lane(lane_stride)]
         if lane_stride and self.geometry.lanes > 1:
             mask = mask & self.lanes_exist(self.lane())
         return language.load(ref, terms, mask=mask)
@@ -276,14 +215,14 @@ class Tile:
         terms = [(self.row_block, extent * g.inner), (place, g.inner)]
         if g.lanes > 1:
             mask = mask & self.lanes_exist(self.lane())
-        terms += self._one_a_lane(int(g.inner > 1))
+        terms += self.one_a_lane(int(g.inner > 1))
         language.store(ref, terms, value.astype(ref.dtype), mask=mask)
 
     def lane(self) -> jax.Array:
         """The number of each of the tile's lanes."""
         return lax.broadcasted_iota(jnp.int32, (self.geometry.lanes,), 0)
 
-    def _one_a_lane(self, stride: int) -> Address:
+    def one_a_lane(self, stride: int) -> Address:
         """The terms of an address with one element for each lane."""
         return self.lane_terms(stride, self.lane())
 
@@ -311,30 +250,6 @@ class Tile:
         other.geometry = geometry
         return other
 
-    def quarter(self, place: int) -> jax.Array:
-        """The index along the axis of what lies ``place`` behind every fourth element."""
-        return self._first_in_memory() + np.int32(place) + self._every_fourth()
-
-    def quarter_left(self, place: int) -> jax.Array:
-        """The number of elements behind each of those; negative where it lies beyond the axis."""
-        g = self.geometry
-        if not g.far:
-            return np.int32(g.n - 1) - self.quarter(place)
-        return self._left() - np.int32(place + 1) - self._every_fourth()
-
-    def _every_fourth(self) -> jax.Array:
-        return lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0) * np.int32(4)
-
-    def load_quarter(self, ref: Ref, view: View, place: int) -> jax.Array:
-        """The operand's elements ``place`` behind every fourth one, in a tile of one dimension."""
-        assert not self.geometry.reverse, "behind is to the right"
-        row_stride, stride, lane_stride = view.strides
-        terms = [(self.row_of(view), row_stride), *self._start(stride, -place)]
-        terms += self._one_a_lane(lane_stride)
-        every = lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0)
-        mask = None if self.inside else self.quarter_left(place) >= 0
-        return language.load(ref, [*terms, (every, 4 * stride)], mask=mask)
-
     def store(self, ref: Ref, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
         g, value = self.geometry, value.astype(ref.dtype)
@@ -343,7 +258,7 @@ class Tile:
             terms = self._limited(self._terms(view, 0), ref.dtype, 0)
             language.store(ref, terms, value, mask=self.mask(0))
             return
-        self._store_words(ref, value)
+        self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), value)
 
     def scatter(
         self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
@@ -353,18 +268,6 @@ class Tile:
         exists = self.mask(0)
         terms = [*self._outside(extent * self.geometry.inner), (place, self.geometry.inner)]
         mask = mask if exists is None else mask & exists
-        language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
-
-    def scatter_quarter(
-        self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
-    ) -> None:
-        """`scatter` of every fourth element of a tile of one dimension; all of them exist."""
-        inner = self.geometry.inner
-        terms = [
-            (self.row_block, extent * inner),
-            *self._one_a_lane(int(inner > 1)),
-            (place, inner),
-        ]
         language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
 
     def gather_row(self, ref: Ref) -> jax.Array:
@@ -428,14 +331,14 @@ class Tile:
             return self.element() == np.int32(0 if first else g.n - 1)
         if first != g.reverse:
             return self.before_start(1)
-        return self.positions() == self._left() - np.int32(1)
+        return self.positions() == self.left() - np.int32(1)
 
     def element(self) -> jax.Array:
         """The index of each element along the axis; beyond its ends, what would come there.
 
         On an axis that is `Geometry.far`, 32 bits do not hold it.
         """
-        return self._first_in_memory() + self._iota(self.geometry.axis)
+        return self.first_in_memory() + self._iota(self.geometry.axis)
 
     def positions(self) -> jax.Array:
         """The place of each element in the tile, in scan order."""

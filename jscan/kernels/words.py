@@ -8,6 +8,7 @@ two words of a row that it shares with its neighbours.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import jax
@@ -15,7 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jscan.kernels import language
+from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, size_of
+from jscan.kernels.registers import from_bits, to_bits
 
 Address = list[tuple[jax.Array, int]]
 """Terms to be summed (`language.Terms`)."""
@@ -47,12 +51,6 @@ class Words:
         end = self.count * np.int32(g.word) - self.inside - np.int32(g.n)
         self.lead = end if g.reverse else self.inside
 
-    def has(self, word: Words) -> jax.Array:
-        """Whether another tile, of one ``word``, is in this one."""
-        begin, size = self._begin(word.count), self._geometry.length // self._geometry.word
-        number = word._begin(word.count)
-        return (number >= begin) & (number < begin + np.int32(size))
-
     def _iota(self, dimension: int) -> jax.Array:
         return lax.broadcasted_iota(jnp.int32, self._geometry.shape, dimension)
 
@@ -79,11 +77,62 @@ class Words:
         words = [(self.before, g.word), (self._first, g.word)]
         return [*rows, *words, (self._iota(g.axis), 1)]
 
-    def number(self) -> jax.Array:
+    def load(self, ref: Ref, terms: Address) -> jax.Array:
+        """The words at the address ``terms``, with what else is in them."""
+        g = self._geometry
+        values = language.load(ref, terms, mask=self._within())
+        if g.outer * g.n % g.word == 0:
+            return values
+
+        def with_last() -> jax.Array:
+            shared, here = self._shared(last=True)
+            word = language.load(ref, shared.terms(), mask=shared._exists())
+            tall = jnp.broadcast_to(lax.expand_dims(word, [word.ndim - 1]), self._by_word)
+            return jnp.where(here, tall.reshape(g.shape), values)
+
+        # The array ends inside of its last word, of which no more is read.
+        may_end = self._row_block == np.int32(g.row_blocks - 1)
+        may_end &= self._index == 0 if g.reverse else self._may_finish
+        loaded: jax.Array = lax.cond(may_end, with_last, lambda: values)
+        return loaded
+
+    def store(self, ref: Ref, terms: Address, value: jax.Array) -> None:
+        """Writes the words that are a row's alone, then its elements in the others."""
+        g = self._geometry
+        end = lax.div(self.inside + np.int32(g.n), np.int32(g.word))
+        whole = self._among((self.inside > 0).astype(jnp.int32), end)
+        language.store(ref, terms, value, mask=whole)
+        bits = to_bits(value)
+
+        def ends() -> None:
+            for last in (False, True):
+                shared, here = self._shared(last=last)
+                kept = jnp.where(here, bits, jnp.zeros_like(bits)).reshape(self._by_word)
+                word = from_bits(jnp.sum(kept, axis=-2, dtype=kept.dtype), value.dtype)
+                begin, per_tile = self._begin(shared.count), np.int32(g.length // g.word)
+                in_tile = (shared._first >= begin) & (shared._first < begin + per_tile)
+                language.store(ref, shared.terms(), word, mask=shared._exists() & in_tile)
+
+        language.when((self._index == 0) | self._may_finish, ends)
+
+    @property
+    def _may_finish(self) -> jax.Array:
+        """Whether the row may end in the tile, in scan order: in the last one or the one before."""
+        g = self._geometry
+        return self._index >= np.int32(max(g.n // g.length - 1, 0))
+
+    @property
+    def _number(self) -> jax.Array:
         """The number of the word in which each place is."""
         return self._first + lax.div(self._iota(self._geometry.axis), np.int32(self._geometry.word))
 
-    def within(self) -> jax.Array:
+    @property
+    def _by_word(self) -> tuple[int, ...]:
+        """The shape of the tile with a dimension for the places within a word."""
+        g = self._geometry
+        return (*g.shape[:-1], g.length // g.word, g.word)
+
+    def _within(self) -> jax.Array:
         """Whether each place is in a word in which the row lies, and which ends in the array."""
         g = self._geometry
         count = self.count
@@ -94,31 +143,32 @@ class Words:
             count = count - (row == np.int32(g.outer - 1)).astype(jnp.int32)
         return self._among(jnp.zeros_like(count), count)
 
-    def whole(self) -> jax.Array:
-        """Whether each place is in a word that is the row's alone."""
-        end = lax.div(self.inside + np.int32(self._geometry.n), np.int32(self._geometry.word))
-        return self._among((self.inside > 0).astype(jnp.int32), end)
-
     def _among(self, first: jax.Array, end: jax.Array) -> jax.Array:
         """Whether each place is in one of the row's words from ``first`` to ``end``."""
-        g = self._geometry
-        checks = [self.number() >= first, self.number() < end]
-        if g.outer % g.rows:
-            checks.append(self._iota(0) < size_of(self._row_block, g.outer, g.rows))
+        checks = [self._number >= first, self._number < end, *self._rows_exist()]
         return functools.reduce(lax.bitwise_and, checks)
 
-    def may_end(self) -> jax.Array:
-        """Whether the array may end in the tile."""
-        last = self._row_block == np.int32(self._geometry.row_blocks - 1)
-        return last & self._at_end(in_memory=True)
-
-    def at_edge(self) -> jax.Array:
-        """Whether the tile may have words that rows share."""
-        return (self._index == 0) | self._at_end()
-
-    def _at_end(self, *, in_memory: bool = False) -> jax.Array:
-        """Whether the row may end in the tile, in scan order or ``in_memory``."""
-        # Depending on its place in memory it ends in the last tile or in the one before.
+    def _exists(self) -> jax.Array:
+        """Whether each place holds an element of the row."""
         g = self._geometry
-        last = self._index >= np.int32(max(g.n // g.length - 1, 0))
-        return self._index == 0 if in_memory and g.reverse else last
+        element = self._first * np.int32(g.word) + self._iota(g.axis) - self.inside
+        checks = [element >= 0, element < np.int32(g.n), *self._rows_exist()]
+        return functools.reduce(lax.bitwise_and, checks)
+
+    def _rows_exist(self) -> list[jax.Array]:
+        g = self._geometry
+        if g.outer % g.rows == 0:
+            return []
+        return [self._iota(0) < size_of(self._row_block, g.outer, g.rows)]
+
+    def _shared(self, *, last: bool) -> tuple[Words, jax.Array]:
+        """The row's first word in memory, or its last, as a tile; and its places in this one.
+
+        It may be shared with the row's neighbour.
+        """
+        g = self._geometry
+        one = dataclasses.replace(g, length=g.word)
+        end = Words(one, self._row_block, self._index).count - np.int32(1)
+        place = end if last != g.reverse else jnp.zeros_like(end)
+        number = self.count - np.int32(1) if last else jnp.int32(0)
+        return Words(one, self._row_block, place), self._number == number

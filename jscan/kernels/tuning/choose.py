@@ -181,6 +181,16 @@ def _beside_lanes(shape: Shape) -> Tuning:
 # --- two passes ---------------------------------------------------------------------------------
 
 
+def suits_levels(shape: Shape) -> bool:
+    """Whether a long axis of several words is better reduced by resident programs.
+
+    They do not wait for each other: affine, 2^28, 507 µs, and by looking back 521 to 586 (H200,
+    2026-11-22). The second kernel takes what a launch takes.
+    """
+    alone = shape.outer * shape.inner == 1 and not shape.segmented
+    return alone and shape.tile is None and shape.words > 1 and shape.n >= 2**22
+
+
 def suits_two_passes(shape: Shape, results: int) -> bool:
     """Whether two passes are better than one: where operands stay in the cache between them."""
     two_words = (shape.leaves, shape.width, results) == (2, 8, 1)
