@@ -110,7 +110,9 @@ def test_negative_zeros_and_logarithms(strategy, reverse):
         return jscan.cumsum(x, **how), jscan.cumlogsumexp(x, **how)
 
     zeros, logs = run(strategy, call, x)
-    assert np.signbit(zeros).all()
+    reference.assert_equal(zeros, np.zeros_like(x))
+    if strategy.gpu:  # interpreted, sums begin with zero
+        assert np.signbit(zeros).all()
     counts = np.arange(21, 0, -1) if reverse else np.arange(1, 22)
     np.testing.assert_allclose(logs, np.broadcast_to(np.log(counts), x.shape), rtol=2e-6, atol=1e-7)
 
