@@ -25,7 +25,6 @@ from jscan.operators import Operator
 from jscan.plain import across
 from jscan.plain import reduce as plain
 from jscan.plain.scan import scan_general
-from jscan.segments import Segments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +56,8 @@ class Call:
 
     def divided(self, combine: Combine | None) -> Division | None:
         """The segments beside the leaves."""
-        if self.axis_name and isinstance(self.segments, Segments):
-            raise ValueError(
-                f"{self.caller}: with axis_name, segments must be an array of head flags of this "
-                "device's part of the axis; got Segments"
-            )
-        elementwise = combine is not None
-        return divide(self.caller, self.segments, self.leaves, self.axis, elementwise=elementwise)
+        how: dict[str, Any] = {"elementwise": combine is not None, "axis_name": self.axis_name}
+        return divide(self.caller, self.segments, self.leaves, self.axis, **how)
 
     def checked_fn(self) -> Callable[[Any, Any], Any]:
         """``fn`` for use in plain JAX, where its results are checked in each call.
@@ -101,16 +95,8 @@ def reduce(call: Call, *, num_segments: int | None) -> list[jax.Array]:
     # with elements, where no segment begins in their part, and so do devices that share an axis.
     combines_identity = call.method == "reduce_then_scan" or bool(call.axis_name)
     if combine is None or not _has_identity(call, combine, is_combined=combines_identity):
-        if call.axis_name:
-            raise _no_segments_across(call, "a reduction without an identity of known numbers")
         return _reduce_by_scan(call, combine, division, identity, num_segments)
     return _reduce_segments(call, combine, division, num_segments)
-
-
-def _no_segments_across(call: Call, what: str) -> ValueError:
-    return ValueError(
-        f"{call.caller}: axis_name={call.axis_name!r} with segments is not for {what}"
-    )
 
 
 def _resolve(
@@ -178,12 +164,11 @@ def _scan(
         return _scan_by_primitive(call, combine, flags, reverse=reverse, starts_with=starts_with)
     called = call.checked_fn()
     if call.axis_name:
-        if flags is not None:
-            raise _no_segments_across(call, "an operator on whole arrays")
         return across.scan_general_across(
             called,
             call.leaves,
             call.treedef,
+            flags,
             axis=call.axis,
             reverse=reverse,
             identity=starts_with,
@@ -276,16 +261,20 @@ def _reduce_by_scan(
 ) -> list[jax.Array]:
     """The totals of segments as the last elements of their scans, and the identity where empty."""
     axis, n = call.axis, call.leaves[0].shape[call.axis]
+    names = call.axis_name if n else ()
     scanned = _scan(call, combine, division.flags(), reverse=False, starts_with=None)
     kind, descriptor = division.descriptor()
 
     def last(
         scanned: Sequence[jax.Array], descriptor: jax.Array, identity: Sequence[Neutral]
     ) -> list[jax.Array]:
-        numbers = plain.segment_numbers(descriptor, axis=axis, kind=kind, n=n)
-        return plain.last_of_segments(
-            scanned, numbers, identity, axis=axis, num_segments=num_segments
-        )
+        along: dict[str, Any] = {"axis": axis, "num_segments": num_segments}
+        if not names:
+            numbers = plain.segment_numbers(descriptor, axis=axis, kind=kind, n=n)
+            return plain.last_of_segments(scanned, numbers, identity, **along)
+        of_part, part = across.of_this_part(descriptor, kind, names, axis=axis, n=n)
+        numbers = plain.segment_numbers(part, axis=axis, kind=of_part, n=n)
+        return across.last_across(scanned, numbers, identity, axis_name=names, **along)
 
     return meshes.automatically(
         last, scanned, descriptor, identity, like=scanned, dimensions=meshes.instead_of(axis)

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jscan.arguments.arrays import Array, as_marks
-from jscan.segments import Segments, describe, head_flags, shape_of
+from jscan.plain.across import flags_of_this_part
+from jscan.segments import Segments, describe, head_flags, is_whole, shape_of
 
 Given = Segments | Array
 """What a caller hands in: `Segments`, or an array of head flags."""
@@ -45,17 +46,24 @@ class Division:
       segments: the segments as they are given.
       axis: the leaves' axis that they divide.
       rank: the rank of an operand that is made of one row.
+      length: the length of the axis, or of a device's part of it.
+      axis_name: the mesh axes across which the axis goes on.
     """
 
     segments: Given
     axis: int
     rank: int
+    length: int
+    axis_name: tuple[str, ...]
 
     def flags(self) -> jax.Array:
         """Head flags as a scan reads them."""
-        if isinstance(self.segments, Segments):
+        if not isinstance(self.segments, Segments):
+            return self._beside(jnp.asarray(self.segments))
+        if not self.axis_name or self.length == 0:
             return self._beside(head_flags(self.segments))
-        return self._beside(jnp.asarray(self.segments))
+        kind, array = self.descriptor()
+        return flags_of_this_part(array, kind, self.axis_name, axis=self.axis, n=self.length)
 
     def descriptor(self) -> tuple[str, jax.Array]:
         """The descriptor that a reduction reads, behind its kind."""
@@ -79,11 +87,14 @@ def divide(
     axis: int,
     *,
     elementwise: bool,
+    axis_name: tuple[str, ...] = (),
 ) -> Division | None:
     """Segments beside leaves that they fit, or None where there are no segments.
 
     One row fits any leaves, and rows fit leaves of their shape. For an operator on whole arrays
-    rows may also end early, and cover the leading dimensions of every leaf.
+    rows may also end early, and cover the leading dimensions of every leaf. Where the axis goes on
+    across mesh axes, flags and ids are those of the leaves' part of it, and lengths and offsets
+    divide the whole.
 
     Raises:
       ValueError: they do not fit.
@@ -93,6 +104,14 @@ def divide(
     shape = leaves[0].shape
     if isinstance(segments, Segments):
         given = shape_of(segments)
+        if axis_name and is_whole(segments):
+            whole = shape[axis] * lax.axis_size(axis_name)
+            if given != (whole,):
+                raise ValueError(
+                    f"{caller}: with axis_name, lengths and offsets are those of the whole axis, "
+                    f"which has {whole} elements; got segments of {given[-1]}"
+                )
+            given = (shape[axis],)
         if axis < len(given) - 1:
             given = (*given[:axis], given[-1], *given[axis:-1])
     else:
@@ -103,7 +122,8 @@ def divide(
         rank = len(given)
         fits = rank > axis and all(leaf.shape[:rank] == given for leaf in leaves)
     if fits or given == (shape[axis],):
-        return Division(segments, axis, len(shape) if elementwise else axis + 1)
+        rank = len(shape) if elementwise else axis + 1
+        return Division(segments, axis, rank, shape[axis], axis_name)
     expected, where = shape, ""
     if isinstance(segments, Segments) and axis < len(given) - 1:
         given, expected = ((*s[:axis], *s[axis + 1 :], s[axis]) for s in (given, expected))
@@ -115,9 +135,13 @@ def divide(
 
 
 def flags_along(
-    caller: str, segments: Any, leaves: Sequence[jax.Array], axis: int
+    caller: str,
+    segments: Any,
+    leaves: Sequence[jax.Array],
+    axis: int,
+    axis_name: tuple[str, ...] = (),
 ) -> jax.Array | None:
     """Head flags beside leaves that are combined element by element; None without segments."""
     given = as_segments(caller, segments)
-    division = divide(caller, given, leaves, axis, elementwise=True)
+    division = divide(caller, given, leaves, axis, elementwise=True, axis_name=axis_name)
     return None if division is None else division.flags()

@@ -202,7 +202,7 @@ def structure(jaxpr: core.Jaxpr) -> Hashable:
     def typed(v: Atom) -> Hashable:
         return atom(v), aval(v).shape, aval(v).dtype
 
-    inputs = tuple(typed(v) for v in jaxpr.invars)
+    inputs = tuple(typed(v) for v in [*jaxpr.constvars, *jaxpr.invars])
     body = tuple(
         (
             eqn.primitive.name,

@@ -16,7 +16,6 @@ from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
 from jscan.division import flags_along
-from jscan.segments import Segments
 
 __all__ = ["linear_recurrence"]
 
@@ -114,12 +113,7 @@ def linear_recurrence(
     names = as_axis_name(caller, axis_name)
     if start:
         offset = _started(caller, slope, offset, start[0], axis, reverse, names)
-    if names and isinstance(segments, Segments):
-        raise ValueError(
-            f"{caller}: with axis_name, segments must be an array of head flags of this device's "
-            "part of the axis; got Segments"
-        )
-    flags = flags_along(caller, segments, [offset], axis)
+    flags = flags_along(caller, segments, [offset], axis, names)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
     _, result = primitives.scan(
         [slope, offset],

@@ -14,7 +14,7 @@ from jscan.arguments.scalars import as_count
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
 from jscan.division import Given, as_segments
-from jscan.segments import Segments
+from jscan.segments import Segments, is_whole
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -341,10 +341,11 @@ def reduce(
             )
     given = as_segments(caller, segments)
     names = as_axis_name(caller, axis_name)
-    if names and num_segments is None and given is not None and not isinstance(given, Segments):
+    part = given is not None and not (isinstance(given, Segments) and is_whole(given))
+    if names and num_segments is None and part:
         raise ValueError(
-            f"{caller}: num_segments is required with axis_name={axis_name!r}: flags are a "
-            "device's part, and segments go on across devices"
+            f"{caller}: num_segments is required with axis_name={axis_name!r}: flags and ids are "
+            "a device's part, and segments go on across devices"
         )
     count = _segment_count(caller, num_segments, given)
     call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method, names)

@@ -57,8 +57,9 @@ def associative_scan(
         leaves or ``(length of axis,)``: the scan starts anew at each head. For an operator on
         whole arrays flags may also cover the leading dimensions of every leaf.
       axis_name: inside of ``jax.shard_map``, the mesh axis across which the axis goes on, or a
-        tuple of them, the slowest first: each device has a part, in the order of the devices, and
-        ``segments`` are flags of its own part. Totals of the parts are exchanged.
+        tuple of them, the slowest first: each device has a part, in the order of the devices.
+        ``segments`` are then flags or ids of its own part, or lengths or offsets of the whole
+        axis. Totals of the parts are exchanged.
       method: ``"auto"``; the name of a GPU strategy, which raises where it cannot run: ``"block"``,
         ``"lookback"``, ``"serial_lookback"``, ``"chained"``, ``"reduce_then_scan"`` (the same bits
         in every run, in two passes) or ``"scan_then_propagate"``; or ``"xla"``, plain JAX.

@@ -337,8 +337,8 @@ class Segments:
 
     def __repr__(self) -> str:
         if self._counted or not hasattr(self._array, "shape"):
-            return f"Segments({self._form}={_typed(self._array)})"
-        offsets = _typed(self._array)
+            return f"Segments({self._form}={descriptors.typed(self._array)})"
+        offsets = descriptors.typed(self._array)
         if is_known(self._array) and self._array.ndim == 1:
             offsets = np.array2string(np.asarray(self._array), threshold=16, max_line_width=100)
         return f"Segments(num_segments={self.num_segments}, total={self._total}, offsets={offsets})"
@@ -379,18 +379,16 @@ def shape_of(segments: Segments) -> tuple[int, ...]:
     return (*segments._array.shape[:-1], segments._length)
 
 
+def is_whole(segments: Segments) -> bool:
+    """Whether they divide a whole axis, as lengths and offsets do, also on a device with a part."""
+    return not segments._counted
+
+
 def describe(segments: Segments) -> tuple[str, jax.Array]:
     """The kind of a descriptor, "flags", "runs" or "offsets", and the descriptor as it is given."""
     if segments._counted:
         return segments._source, jnp.asarray(segments._array)
     return "offsets", segments._bounds
-
-
-def _typed(array: Any) -> str:
-    """An array's dtype and shape; anything else, as in a pytree of other leaves, by its repr."""
-    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
-        return repr(array)
-    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
 
 
 def _required_total(caller: str, name: str, total: int | None) -> int:

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jscan.heads import as_bool
+from jscan.heads import as_bool, choose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Start:
     Attributes:
       values: an array for each leaf, in the dtype in which the leaf is combined. Its size is 1
         along the scanned axis, and full or 1 in every other dimension.
-      open: flags of such a shape: whether the start reaches any element. None where it always does.
+      open: flags of such a shape, which may lack trailing dimensions: whether the start reaches any
+        element. None where it always does.
     """
 
     values: Sequence[jax.Array]
@@ -76,12 +77,11 @@ class Start:
         else:
             # As across a head, the operator is applied to ones where its result is thrown away:
             # its derivative may be infinite or NaN there.
-            kept = jnp.broadcast_to(reaches, first[0].shape)
             left, right = (
-                [jnp.where(kept, x, lax.full_like(x, 1)) for x in side] for side in (values, first)
+                [choose(reaches, x, lax.full_like(x, 1)) for x in side] for side in (values, first)
             )
             pairs = zip(fn(left, right), first, strict=True)
-            behind = [jnp.where(kept, x, y) for x, y in pairs]
+            behind = [choose(reaches, x, y) for x, y in pairs]
         pairs = zip(leaves, behind, strict=True)
         return [with_first(x, y, axis=axis, reverse=reverse) for x, y in pairs]
 
@@ -102,7 +102,7 @@ class Start:
             first = first_of(x, axis=axis, reverse=reverse)
             value = jnp.broadcast_to(value, first.shape)
             if reaches is not None:
-                value = jnp.where(jnp.broadcast_to(reaches, first.shape), value, first)
+                value = choose(reaches, value, first)
             shown.append(with_first(x, value, axis=axis, reverse=reverse))
         return shown
 

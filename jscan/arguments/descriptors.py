@@ -43,6 +43,13 @@ def is_known(value: Any) -> bool:
     return value.is_fully_addressable and not value.is_deleted()
 
 
+def typed(array: Any) -> str:
+    """An array's dtype and shape; anything else, as in a pytree of other leaves, by its repr."""
+    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+        return repr(array)
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+
+
 def known_heads(array: Array, *, runs: bool) -> np.ndarray:
     """Which elements of known ids (``runs``) or of known flags begin a segment."""
     values = np.asarray(array)

@@ -25,10 +25,10 @@ from jscan import extent, heads, primitives
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype
 from jscan.plain import tails
-from jscan.plain.reduce import full_shape, reduce_pairs
+from jscan.plain.reduce import full_shape, last_of_segments, reduce_pairs
 from jscan.plain.scan import Combination, flattened, scan_flat, scan_in_plain_jax
 from jscan.primitives import AxisName, joined, parted
-from jscan.starts import Start
+from jscan.starts import Start, first_of
 
 
 def scan_across(
@@ -115,6 +115,7 @@ def scan_general_across(
     fn: Callable[[Any, Any], Any],
     leaves: Sequence[jax.Array],
     treedef: jax.tree_util.PyTreeDef,
+    flags: jax.Array | None,
     *,
     axis: int,
     reverse: bool,
@@ -126,10 +127,18 @@ def scan_general_across(
         return list(leaves)
     wide = extent.vary_alike([x.astype(accumulation_dtype(x.dtype)) for x in leaves], axis_name)
     flat = flattened(fn, leaves, treedef)
-    totals = reduce_pairs((lambda a, b: flat(b, a)) if reverse else flat, wide, axis=axis)
     along: dict[str, Any] = {"axis": axis, "reverse": reverse}
-    before = _before(flat, totals, None, axis_name, **along)
-    results = scan_flat(flat, wide, None, identity=identity, start=before, **along)
+    if flags is None:
+        totals = reduce_pairs((lambda a, b: flat(b, a)) if reverse else flat, wide, axis=axis)
+        before = _before(flat, totals, None, axis_name, **along)
+    else:
+        scanned = scan_flat(flat, wide, flags, identity=None, **along)
+        totals = [first_of(x, axis=axis, reverse=not reverse) for x in scanned]
+        marked = heads.as_bool(flags)
+        inside = tails.restarts(marked, **along)
+        ends = _Ends(totals, inside, lax.slice_in_dim(marked, 0, 1, axis=axis))
+        before = _before(flat, totals, ends, axis_name, **along)
+    results = scan_flat(flat, wide, flags, identity=identity, start=before, **along)
     return [x.astype(leaf.dtype) for x, leaf in zip(results, leaves, strict=True)]
 
 
@@ -253,7 +262,8 @@ def _before(
     neighbour = jnp.clip(here + 1 if reverse else here - 1, 0, count - 1)
     values = [lax.dynamic_index_in_dim(x, neighbour, axis) for x in scanned]
     if is_open.ndim == 0:
-        is_open = jnp.broadcast_to(is_open, (1,) * values[0].ndim)
+        beside = values if ends is None else [ends.first]
+        is_open = jnp.broadcast_to(is_open, (1,) * min(x.ndim for x in beside))
     return Start(values, is_open)
 
 
@@ -281,22 +291,76 @@ def of_this_part(
     descriptor: jax.Array, kind: str, axis_name: AxisName, *, axis: int, n: int
 ) -> tuple[str, jax.Array]:
     """The descriptor of a part, with numbers of segments that count from the first device on."""
-    here = lax.axis_index(axis_name)
     if kind == "offsets":
-        return kind, jnp.clip(descriptor - here * n, 0, n).astype(descriptor.dtype)
+        return kind, _bounds_of_this_part(descriptor, axis_name, n)
     if kind == "ids":
         return kind, descriptor
-    if kind == "flags":
-        marked = heads.as_bool(descriptor)
-        first = lax.slice_in_dim(marked, 0, 1, axis=axis)
-    else:
-        marked = heads.changes(descriptor, axis=axis)
-        other, _ = heads.neighbours(descriptor, axis_name, axis=axis, behind=False)
-        first = lax.slice_in_dim(descriptor, 0, 1, axis=axis) != other
+    here = lax.axis_index(axis_name)
+    marked = flags_of_this_part(descriptor, kind, axis_name, axis=axis, n=n)
     # The first element of the whole axis counts as no head, so that segments count from 0.
-    marked = lax.dynamic_update_slice_in_dim(marked, first & (here > 0), 0, axis)
+    first = lax.slice_in_dim(marked, 0, 1, axis=axis) & (here > 0)
+    marked = lax.dynamic_update_slice_in_dim(marked, first, 0, axis)
     count = jnp.sum(marked, axis, keepdims=True, dtype=jnp.int32)
     counts = _gathered(count, axis_name, axis)
     earlier = lax.broadcasted_iota(jnp.int32, counts.shape, axis) < here
     offset = jnp.sum(jnp.where(earlier, counts, 0), axis, keepdims=True, dtype=jnp.int32)
     return "ids", offset + lax.cumsum(marked.astype(jnp.int32), axis)
+
+
+def flags_of_this_part(
+    descriptor: jax.Array, kind: str, axis_name: AxisName, *, axis: int, n: int
+) -> jax.Array:
+    """Head flags of a part of ``n`` elements, from flags or runs of its own, or offsets of all."""
+    if kind == "flags":
+        return heads.as_bool(descriptor)
+    if kind == "runs":
+        marked = heads.changes(descriptor, axis=axis)
+        other, exists = heads.neighbours(descriptor, axis_name, axis=axis, behind=False)
+        first = (lax.slice_in_dim(descriptor, 0, 1, axis=axis) != other) | ~exists
+    else:
+        bounds = _bounds_of_this_part(descriptor, axis_name, n)
+        found = primitives.locate(jnp.moveaxis(bounds, axis, -1), n=n, emit="flags")
+        marked = jnp.moveaxis(found, -1, axis)
+        begin = lax.axis_index(axis_name) * n
+        first = jnp.any(descriptor == begin.astype(descriptor.dtype), axis, keepdims=True)
+    marked, first = extent.vary_alike([marked, first], axis_name)
+    flags: jax.Array = lax.dynamic_update_slice_in_dim(marked, first, 0, axis)
+    return flags
+
+
+def _bounds_of_this_part(offsets: jax.Array, axis_name: AxisName, n: int) -> jax.Array:
+    """Where segments begin in a part, at its start or end if they begin elsewhere."""
+    begin = (lax.axis_index(axis_name) * n).astype(offsets.dtype)
+    return jnp.clip(offsets - begin, 0, n).astype(offsets.dtype)
+
+
+def last_across(
+    scanned: Sequence[jax.Array],
+    numbers: jax.Array,
+    identity: Sequence[Neutral],
+    *,
+    axis: int,
+    num_segments: int,
+    axis_name: AxisName,
+) -> list[jax.Array]:
+    """The last element of each segment of a scan, or the identity where a segment has none.
+
+    ``numbers`` count from the first device on. The results are the same on every device.
+    """
+    along: dict[str, Any] = {"axis": axis, "num_segments": num_segments}
+    following, exists = heads.neighbours(numbers, axis_name, axis=axis, behind=True)
+    # A segment that goes on ends elsewhere.
+    numbers = jnp.where(exists & (numbers == following), np.int32(-1), numbers)
+    zeros = [x.dtype.type(0) for x in scanned]
+    mine = last_of_segments(scanned, numbers, zeros, **along)
+    ones = jnp.ones(numbers.shape, jnp.int32)
+    [found] = last_of_segments([ones], numbers, [np.int32(0)], **along)
+    is_there = heads.sum_of_parts(found, axis_name) > 0
+    none = [lax.slice_in_dim(x, 0, 0, axis=axis) for x in (*scanned, numbers)]
+    nothing = last_of_segments(none[:-1], none[-1], identity, **along)
+    results = []
+    for x, other in zip(mine, nothing, strict=True):
+        # Only one device has it.
+        total = heads.sum_of_parts(x, axis_name)
+        results.append(heads.choose(is_there, total, other))
+    return results

@@ -63,17 +63,20 @@ def tail_by(
         wide = [cut(x).astype(d) for x, d in zip(leaves, combine.dtypes, strict=True)]
         scanned = scan(wide, cut(flags))
         last = [first_of(x, axis=axis, reverse=not reverse) for x in scanned]
-        return [*last, restarts(cut(marked))]
-
-    def restarts(marked: jax.Array) -> jax.Array:
-        # From the other end a scan restarts behind a head, and where the part begins is none.
-        rest = lax.slice_in_dim(marked, 1, None, axis=axis) if reverse else marked
-        return jnp.any(rest, axis, keepdims=True)
+        return [*last, restarts(cut(marked), axis=axis, reverse=reverse)]
 
     if chunk == n:
         return within(n)
     begin = 0 if reverse else n - chunk
-    soon = restarts(lax.slice_in_dim(marked, begin, begin + chunk, axis=axis))
+    end = lax.slice_in_dim(marked, begin, begin + chunk, axis=axis)
+    soon = restarts(end, axis=axis, reverse=reverse)
     near, whole = functools.partial(within, chunk), functools.partial(within, n)
     found: list[jax.Array] = lax.cond(jnp.all(soon), near, whole)
     return found
+
+
+def restarts(marked: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+    """Whether a scan restarts inside of a part with these head flags."""
+    # From the other end it restarts behind a head, and where the part begins is none.
+    rest = lax.slice_in_dim(marked, 1, None, axis=axis) if reverse else marked
+    return jnp.any(rest, axis, keepdims=True)

@@ -9,9 +9,8 @@ how a primitive is to be divided, and the array that is divided most decides:
 Inside of a ``shard_map`` XLA divides along the axes of the mesh that are left to it. There the
 scanned axis is whole on each device.
 
-A program with such a callback cannot be exported, and no other process finds it in a cache. There,
-and where this process sees fewer devices than the program has, the primitive is lowered for one
-device, and XLA gathers its operands.
+A program with such a callback cannot be exported. There, and where this process sees fewer devices
+than the program has, the primitive is lowered for one device, and XLA gathers its operands.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ import dataclasses
 import functools
 import itertools
 import math
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.core import ShapedArray
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.experimental.xla_metadata import set_xla_metadata
@@ -33,7 +30,6 @@ from jax.extend import core
 from jax.interpreters import mlir
 from jax.sharding import (
     AbstractMesh,
-    AxisType,
     Mesh,
     NamedSharding,
     PartitionSpec,
@@ -41,9 +37,8 @@ from jax.sharding import (
 )
 
 from jscan import extent, meshes
-
-Labels = tuple[str | None, ...]
-"""What each dimension of an array is called; None where it is the array's own."""
+from jscan.rules import grids, names
+from jscan.rules.grids import Devices, Labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,12 +145,20 @@ def lower(
         results: list[jax.Array] = primitive.bind(*operands, **params)
         return results
 
+    context: Any = ctx.module_context.axis_context
+    count = _sharing(context)
+    devices = grids.some_devices(count, ctx.module_context.platforms)
+    # What a callback traces is local, whatever the mesh in which the program is compiled.
+    empty = AbstractMesh((), (), abstract_device=jax.sharding.get_abstract_mesh().abstract_device)
+
     def divide(
         mesh: Mesh, operands: Sequence[jax.ShapeDtypeStruct], results: Any
     ) -> tuple[Mesh, Callable[..., Any], Any, Any]:
         del mesh
         forms = primitive.bind, uneven
-        return _divided(forms, dimensions, params, jax.tree.leaves(results), operands)
+        arrays = jax.tree.leaves(results), operands
+        with use_abstract_mesh(empty):
+            return _divided(forms, dimensions, params, *arrays, devices, empty)
 
     divisible = custom_partitioning(whole)
     divisible.def_partition(
@@ -164,27 +167,38 @@ def lower(
         decode_shardings=False,
         sharding_rule=dimensions.rule(),
     )
-    context: Any = ctx.module_context.axis_context
-    count = _sharing(context)
     some: dict[str, Any] = (
-        {"mesh": _mesh((count,)), "manual_axes": frozenset()}
+        {"mesh": grids.mesh_of(devices, (count,)), "manual_axes": frozenset()}
         if _is_partly_manual(context)
-        else {"device_assignment": _some_devices(count)}
+        else {"device_assignment": devices}
     )
-    placed = dataclasses.replace(context, **some)
+    called_back = _UntilCompiled()
+    module = ctx.module_context.replace(
+        axis_context=dataclasses.replace(context, **some), keepalives=called_back.objects
+    )
+    ctx.module_context.add_keepalive(called_back)
     local = ctx.replace(
-        module_context=ctx.module_context.replace(axis_context=placed),
+        module_context=module,
         avals_in=local_avals(ctx.avals_in),
         avals_out=local_avals(ctx.avals_out),
     )
-    # Inside of the callback everything is local, so that it is traced outside of any mesh.
-    current = jax.sharding.get_abstract_mesh()
-    local_mesh = AbstractMesh((), (), abstract_device=current.abstract_device)
-    # A program's text says of the callback no more than its address, which another one may have
-    # later on. With a name of its own no cache takes one program for another.
-    name = set_xla_metadata(jscan_program=uuid.uuid4().hex)
-    with use_abstract_mesh(local_mesh), name:
+    name = names.name_of(primitive.name, params, dimensions, local.avals_in)
+    with use_abstract_mesh(empty), set_xla_metadata(jscan_program=name):
         return mlir.lower_fun(divisible, multiple_results=True)(local, *operands)
+
+
+@dataclasses.dataclass
+class _UntilCompiled:
+    """Objects that XLA calls back while it compiles a program, which holds them.
+
+    A compiled program needs them no longer, and is pickled without them: they hold a context of
+    MLIR, which cannot be.
+    """
+
+    objects: list[Any] = dataclasses.field(default_factory=list)
+
+    def __reduce__(self) -> tuple[type[_UntilCompiled], tuple[()]]:
+        return _UntilCompiled, ()
 
 
 def local_avals(avals: Sequence[Any]) -> list[ShapedArray]:
@@ -231,10 +245,8 @@ def is_for_xla_to_divide(ctx: mlir.LoweringRuleContext) -> bool:
     """Whether the program is for several devices, and XLA can call back."""
     module = ctx.module_context
     count = _sharing(module.axis_context)
-    # In a mesh of Explicit axes the callback's program would be one of that mesh.
-    explicit = AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
-    silent = explicit or module.lowering_parameters.for_export
-    return count > 1 and not silent and bool(_some_devices(count))
+    silent = module.lowering_parameters.for_export
+    return count > 1 and not silent and bool(grids.some_devices(count, module.platforms))
 
 
 def _is_partly_manual(context: Any) -> bool:
@@ -250,15 +262,6 @@ def _sharing(context: Any) -> int:
     return math.prod(size for name, size in sizes.items() if name not in context.manual_axes)
 
 
-def _some_devices(count: int) -> tuple[jax.Device, ...]:
-    """So many devices, or none if there are fewer.
-
-    The callback speaks of devices by their numbers in the program, and any devices stand for them.
-    """
-    known = jax.devices()
-    return tuple(known[:count]) if len(known) >= count else ()
-
-
 def _first_operand_s(mesh: Mesh, operands: Any, results: Any) -> Any:
     """The layout of results for XLA's older partitioner: that of the first operand."""
     del mesh
@@ -272,10 +275,12 @@ def _divided(
     params: Mapping[str, Any],
     results: Sequence[jax.ShapeDtypeStruct],
     operands: Sequence[jax.ShapeDtypeStruct],
+    devices: Devices,
+    empty: AbstractMesh,
 ) -> tuple[Mesh, Callable[..., Any], Any, Any]:
     """What XLA asks for: a mesh, what each device runs, and the layouts of results and operands."""
     arrays, labels = [*results, *operands], [*dimensions.results, *dimensions.operands]
-    layout = _layout_of(list(zip(arrays, labels, strict=True)))
+    layout = grids.layout_of(list(zip(arrays, labels, strict=True)), devices)
     entries = dict(layout.entries)
     across = dimensions.axis and entries.get(dimensions.axis)
     form, uneven = forms
@@ -291,7 +296,8 @@ def _divided(
         return NamedSharding(layout.mesh, PartitionSpec(*spec))
 
     def local(*operands: jax.Array) -> list[jax.Array]:
-        return form(*operands, **params)
+        with use_abstract_mesh(empty):
+            return form(*operands, **params)
 
     return (
         layout.mesh,
@@ -299,89 +305,3 @@ def _divided(
         [placed(labels) for labels in dimensions.results],
         tuple(placed(labels) for labels in dimensions.operands),
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Layout:
-    """The mesh axes over which each label is divided."""
-
-    mesh: Mesh
-    entries: Mapping[str, tuple[str, ...]]
-
-    @property
-    def parts(self) -> int:
-        """Into how many parts it divides."""
-        return math.prod(self.mesh.shape[name] for own in self.entries.values() for name in own)
-
-
-def _layout_of(arrays: Sequence[tuple[jax.ShapeDtypeStruct, Labels]]) -> _Layout:
-    """The layout of the array that is divided most, in dimensions that have labels.
-
-    Results come first; they may lack a dimension in which operands are divided.
-    """
-    layouts = [_layout(x, labels) for x, labels in arrays]
-    return max(layouts, key=lambda layout: layout.parts)
-
-
-def _layout(x: jax.ShapeDtypeStruct, labels: Labels) -> _Layout:
-    """The layout of one array, which is whole where it is no product of mesh axes."""
-    sharding: Any = x.sharding
-    hlo = sharding._to_xla_hlo_sharding(len(x.shape))
-    whole = _Layout(_mesh((sharding.num_devices,)), {})
-    if hlo.is_replicated() or hlo.is_maximal() or hlo.is_manual():
-        return whole
-    tiles = hlo.tile_assignment_dimensions()[: len(x.shape)]
-    found = factored(np.array(hlo.tile_assignment_devices()).reshape(*tiles, -1))
-    if found is None:
-        return whole
-    sizes, digits = found
-    mesh = _mesh(sizes)
-    entries = {
-        label: tuple(mesh.axis_names[i] for i in own)
-        for label, own, count in zip(labels, digits, tiles, strict=False)
-        if label and count > 1
-    }
-    return _Layout(mesh, entries)
-
-
-def _mesh(sizes: Sequence[int]) -> Mesh:
-    """A mesh of the devices in their order."""
-    devices = np.array(_some_devices(math.prod(sizes))).reshape(sizes)
-    return Mesh(devices, tuple(f"mesh{i}" for i in range(len(sizes))))
-
-
-def factored(places: np.ndarray) -> tuple[tuple[int, ...], list[tuple[int, ...]]] | None:
-    """The sizes of mesh axes of which each dimension of ``places`` takes some, and which ones.
-
-    ``places`` has the number of a device at each place of a grid. Its dimensions are products of
-    mesh axes where the numbers are a transposed and reshaped ``arange``; None is for other grids.
-    """
-    of_dimension = []
-    for d in range(places.ndim):
-        line = places[tuple(slice(None) if i == d else 0 for i in range(places.ndim))]
-        found = _strides(line - line[0])
-        if found is None:
-            return None
-        of_dimension.append(found)
-    strides = sorted((axis for axes in of_dimension for axis in axes), reverse=True)
-    sizes = tuple(size for _, size in strides)
-    if math.prod(sizes) != places.size:
-        return None
-    digits = [tuple(strides.index(axis) for axis in axes) for axes in of_dimension]
-    order = [i for own in digits for i in own]
-    expected = np.arange(places.size).reshape(sizes).transpose(order).reshape(places.shape)
-    return (sizes, digits) if (expected == places).all() else None
-
-
-def _strides(line: np.ndarray) -> list[tuple[int, int]] | None:
-    """The stride and size of each mesh axis along a line of device numbers, the slowest first."""
-    found: list[tuple[int, int]] = []
-    while len(line) > 1:
-        stride = int(line[1])
-        alike = line == np.arange(len(line)) * stride
-        size = len(line) if alike.all() else int(np.argmin(alike))
-        if stride <= 0 or len(line) % size:
-            return None
-        found.insert(0, (stride, size))
-        line = line[::size]
-    return found

@@ -15,7 +15,7 @@ import jscan
 from jscan import operators
 from jscan.plain import tails
 from tests import reference
-from tests.cases import every_form, head_flags
+from tests.cases import FORMS, head_flags
 from tests.devices.layouts import (
     COUNT,
     FUNCTIONS,
@@ -67,13 +67,14 @@ def test_gradients(name, layout):
     check_totals(name, layout, gradient=True)
 
 
-@every_form
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("form", "share"),
+    [(form, share) for form in FORMS for share in ((0.0, 0.02, 0.5) if form[2] else (0.0,))],
+)
 def test_every_form_with_segments_that_straddle_devices(form, share):
     """An operator that does not commute, and segments that span no, some and many devices."""
     reverse, exclusive, segmented = form
-    if not segmented and share:
-        pytest.skip("the same without segments")
     rng = np.random.default_rng(7)
     elems = tuple(rng.integers(-2, 3, (3, 64)).astype(np.int32) for _ in range(2))
     flags = head_flags((3, 64), share=share) if segmented else None
@@ -233,6 +234,7 @@ def test_an_axis_without_elements():
     np.testing.assert_array_equal(run(none), [0, 0])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["int2", "int4", "int8", "bfloat16", "bool"])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_segments_of_narrow_leaves(dtype, reverse):

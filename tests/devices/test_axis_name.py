@@ -185,8 +185,13 @@ def test_kernels_write_no_leaf_that_nobody_wants(monkeypatch):
 
     run_kernels = kernels.scan
     monkeypatch.setattr(kernels, "scan", scan)
-    how = {"mesh": mesh_of(8), "in_specs": P("a"), "out_specs": P("a"), "check_vma": False}
-    run = jax.shard_map(lambda x: jscan.linear_recurrence(x / 2, x, axis_name="a"), **how)
+    run = jax.shard_map(
+        lambda x: jscan.linear_recurrence(x / 2, x, axis_name="a"),
+        mesh=mesh_of(8),
+        in_specs=P("a"),
+        out_specs=P("a"),
+        check_vma=False,
+    )
     with primitives.interpreted():
         jax.jit(run).lower(ROW)
     assert written == [(False, True)]
@@ -272,28 +277,23 @@ def test_wrong_names(call, axis_name, error, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (across("a", segments=jscan.Segments.from_lengths([4])), "array of head flags"),
+        (
+            across("a", segments=jscan.Segments.from_lengths([4])),
+            "those of the whole axis, which has 64 elements; got segments of 4",
+        ),
         (
             lambda r: jscan.linear_recurrence(
                 r, r, segments=jscan.Segments.from_lengths([4]), axis_name="a"
             ),
-            "array of head flags",
+            "those of the whole axis, which has 64 elements; got segments of 4",
+        ),
+        (
+            lambda r: jscan.reduce(operators.add, r, segments=np.ones(4, bool), axis_name="a"),
+            "num_segments is required with axis_name='a'",
         ),
         (
             lambda r: jscan.segment_sum(r, jnp.int32(r), 2, axis_name="a"),
             "needs indices_are_sorted",
-        ),
-        (
-            lambda r: jscan.associative_scan(
-                jnp.matmul, r[:, None, None], segments=r > 1, axis_name="a"
-            ),
-            "axis_name=.* with segments is not for an operator on whole arrays",
-        ),
-        (
-            lambda r: jscan.reduce(
-                operators.add, r, segments=np.array([True, False, False, True]), axis_name="a"
-            ),
-            "num_segments is required with axis_name='a'",
         ),
     ],
 )

@@ -10,7 +10,7 @@ from jax.sharding import AbstractMesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jscan
-from jscan.rules.partition import factored
+from jscan.rules.grids import factored
 from tests.devices.layouts import (
     FUNCTIONS,
     ROWS,
