@@ -37,8 +37,8 @@ from jscan import operators
 DECAY = 0.5
 WORD = re.compile(r"\w+(?:['’-]\w+)*")
 BLANK_LINES = re.compile(r"\n\s*\n")
-KERNEL_CALL = "__gpu$xla.gpu.triton"
-"""What a lowered program calls to run a GPU kernel of Pallas on Triton."""
+KERNEL_CALLS = {"__gpu$xla.gpu.triton": "Pallas on Triton", "triton_kernel_call": "jax-triton"}
+"""What a lowered program calls to run a GPU kernel, by engines."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,8 +153,9 @@ def disagreements(documents: Sequence[Document], results: dict[str, np.ndarray])
 
 def what_ran(program: str) -> str:
     """What the text of a lowered program calls, where it runs, and the versions."""
-    kernels = program.count(f"@{KERNEL_CALL}")
-    kind = f"{kernels} GPU kernels (Pallas on Triton)" if kernels else "fallback in plain JAX"
+    counts = {name: program.count(f"@{call}") for call, name in KERNEL_CALLS.items()}
+    kernels = [f"{count} GPU kernels ({name})" for name, count in counts.items() if count]
+    kind = ", ".join(kernels) or "fallback in plain JAX"
     device = jax.devices()[0]
     return (
         f"{kind} on {device.platform} ({device.device_kind}); jscan {jscan.__version__}, "

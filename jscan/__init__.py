@@ -6,6 +6,8 @@ from jscan import versions as versions  # first, to raise for a jax that is too 
 from jscan import networks as networks
 from jscan import operators as operators
 from jscan import rules as rules  # tells JAX the rules of the primitives
+from jscan.engines import engine as engine
+from jscan.programs import triton_source as triton_source
 from jscan.recurrences import linear_recurrence as linear_recurrence
 from jscan.reductions import reduce as reduce
 from jscan.reductions import segment_max as segment_max
@@ -37,6 +39,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "distribute",
+    "engine",
     "linear_recurrence",
     "networks",
     "operators",
@@ -48,6 +51,7 @@ __all__ = [
     "segment_sum",
     "split",
     "split_and_segment",
+    "triton_source",
 ]
 
 

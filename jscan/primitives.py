@@ -5,12 +5,13 @@ compiled to or how it is differentiated, so that a rule can import this module a
 itself.
 
 The operands of a primitive have one rank. Each of their dimensions is full size, or 1 where it is
-shared, which is never copied; the axis that is worked along is full size in all of them. Two static
-parameters are read from the context in which a primitive is bound:
+shared, which is never copied; the axis that is worked along is full size in all of them. Static
+parameters that are read from the context in which a primitive is bound:
 
     interpret   whether its kernels run interpreted, on any platform
     tile        how its kernels cut their operands; None leaves the choice to `jscan.kernels`.
                 ``locate_p`` has no such parameter, since its kernel has one cut
+    engine      the name of the engine that builds them, None for the default: see `jscan.engines`
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan import extent, heads, meshes
+from jscan import engines, extent, heads, meshes
 from jscan.combine import Combine
 from jscan.derivatives.components import Component
 from jscan.starts import Start
@@ -65,6 +66,7 @@ and those of every primitive, which the context says in which it is bound:
 
     interpret   whether kernels run interpreted
     tile        how kernels cut the operands, or None
+    engine      the name of the engine that builds kernels, or None
     layout      how operands lie in a mesh of Explicit axes, or None
 """
 
@@ -164,14 +166,24 @@ def settings_of(params: Mapping[str, Any]) -> Iterator[None]:
     """Binds primitives in this context with the settings of one that has these parameters."""
     layout = params["layout"]
     layouts = None if layout is None else [layout]
-    with _interpret(params["interpret"]), _tile(params.get("tile")), meshes.known(layouts):
+    with (
+        _interpret(params["interpret"]),
+        _tile(params.get("tile")),
+        engines.named(params["engine"]),
+        meshes.known(layouts),
+    ):
         yield
 
 
 def _settings(shape: tuple[int, ...]) -> dict[str, Any]:
     """The parameters of a primitive that its context says, for operands of this shape."""
     layout = meshes.layout_of(shape)
-    return {"interpret": _interpret.value, "tile": _tile.value, "layout": layout}
+    return {
+        "interpret": _interpret.value,
+        "tile": _tile.value,
+        "engine": engines.name_in_context(),
+        "layout": layout,
+    }
 
 
 def joined(leaves: Sequence[jax.Array], described: jax.Array | None) -> list[jax.Array]:

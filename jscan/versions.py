@@ -43,13 +43,13 @@ them back as they found them would undo each other's changes."""
 
 
 @contextlib.contextmanager
-def lowering_kernels() -> Iterator[None]:
+def lowering_kernels(*, by_pallas: bool) -> Iterator[None]:
     """A context that explains jax's deprecation of Triton once, and errors of an unknown jax.
 
-    jax itself warns at every kernel, which is silenced here.
+    jax itself warns at every kernel ``by_pallas``, which is silenced here.
     """
     with _one_at_a_time:
-        if jax.__version_info__ >= (0, 11) and not _told.is_set():
+        if by_pallas and jax.__version_info__ >= (0, 11) and not _told.is_set():
             # Set before the warning: where warnings are errors, only the first call is to fail.
             _told.set()
             warnings.warn(_EXPLAINED, DeprecationWarning, stacklevel=3)

@@ -71,6 +71,11 @@ def abstract_gpu() -> Iterator[None]:
         yield
 
 
+def kernel_calls(program: str) -> int:
+    """How many kernels a lowered program calls, by whichever engine."""
+    return program.count("@__gpu$xla.gpu.triton") + program.count("@triton_kernel_call")
+
+
 def lower_for_cuda(fn: Any, operands: Sequence[Any]) -> jax.stages.Lowered:
     """Lowers ``fn`` for a CUDA GPU, on any machine."""
     with contextlib.nullcontext() if has_gpu() else abstract_gpu():

@@ -271,7 +271,7 @@ def _sizes(pair: Pair, exponent: int) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": pair.name,
         "n": 2**exponent,
-        "cuda_triton_calls": cuda.count("custom_call @__gpu$xla.gpu.triton"),
+        "cuda_triton_calls": machine.kernel_calls(cuda),
         "cuda_custom_calls": cuda.count("stablehlo.custom_call"),
         "cuda_text_bytes": len(cuda),
     }

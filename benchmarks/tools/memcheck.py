@@ -70,7 +70,7 @@ class Kernel:
         with jax.enable_x64(self.x64):
             run = functools.partial(self.run, self.method)
             text = machine.lower_for_cuda(run, self.operands).as_text()
-        found = text.count("__gpu$xla.gpu.triton")
+        found = machine.kernel_calls(text)
         return "" if found >= self.least else f"{found} KERNELS"
 
     def wrong(self) -> str:

@@ -27,7 +27,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
-from jscan import meshes, primitives, versions
+from jscan import engines, meshes, primitives
 from jscan.derivatives.tangents import Tangent
 from jscan.rules import partition
 
@@ -198,12 +198,24 @@ def _refuse_platform(method: str) -> None:
 
 
 def _chosen(
-    name: str, in_kernels: Form, plain: Form, *operands: jax.Array, **params: Any
+    name: str,
+    in_kernels: Form,
+    plain: Form,
+    *operands: jax.Array,
+    engine: str | None,
+    **params: Any,
 ) -> list[jax.Array]:
-    """The results by a kernel, or in plain JAX if none can run and no method is named."""
+    """The results by a kernel, or in plain JAX if none can run and no method is named.
+
+    The ``engine`` is that of the context, too.
+    """
+    del engine
     method = params.get("method", "auto")
     if method != "xla":
         try:
+            nothing_builds = None if params["interpret"] else engines.why_none()
+            if nothing_builds is not None:
+                raise NoKernel(nothing_builds)
             return in_kernels(*operands, **params)
         except NoKernel as reason:
             if method != "auto":
@@ -218,7 +230,7 @@ def _lower_to_kernels(
     """Lower a form with kernels for one device, since a kernel knows nothing of meshes."""
     current = jax.sharding.get_abstract_mesh()
     empty = AbstractMesh((), (), abstract_device=current.abstract_device)
-    with use_abstract_mesh(empty), _as_traced(ctx, params), versions.lowering_kernels():
+    with use_abstract_mesh(empty), _as_traced(ctx, params), engines.lowering_kernels():
         local = ctx.replace(
             avals_in=partition.local_avals(ctx.avals_in),
             avals_out=partition.local_avals(ctx.avals_out),

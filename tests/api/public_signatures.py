@@ -40,6 +40,9 @@ SIGNATURES = {
     "jscan.distribute": (
         "(x: 'Any', axis: 'int' = 0, *, segments: 'Any' = None, reverse: 'bool' = False) -> 'Any'"
     ),
+    "jscan.engine": (
+        "(name: 'str | None' = None) -> 'Choice | contextlib.AbstractContextManager[None]'"
+    ),
     "jscan.enumerate": (
         "(mask: 'Any', axis: 'int' = 0, *, reverse: 'bool' = False, "
         "segments: 'Any' = None) -> 'jax.Array'"
@@ -95,6 +98,9 @@ SIGNATURES = {
     "jscan.split": "(x: 'Any', mask: 'Any', axis: 'int' = 0) -> 'Any'",
     "jscan.split_and_segment": (
         "(x: 'Any', mask: 'Any', segments: 'Any', axis: 'int' = 0) -> 'tuple[Any, Segments]'"
+    ),
+    "jscan.triton_source": (
+        "(fn: 'Callable[..., Any]', *args: 'Any', ptx: 'bool' = False) -> 'str'"
     ),
     "jscan.networks.brent_kung": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "

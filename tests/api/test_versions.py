@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import pytest
 
 import jscan
-from jscan import versions
+from jscan import engines, versions
 from jscan.kernels import launch
 from tests.kernels.test_lowering import array, cuda_program
 
@@ -47,6 +47,26 @@ def test_the_oldest_jax_is_the_one_that_the_package_asks_for():
     assert asked == "jax>=" + ".".join(map(str, versions.OLDEST))
     assert jax.__version_info__ >= versions.OLDEST
     assert jax.__version_info__[:2] <= versions.NEWEST, "a jax that nobody has tested"
+
+
+def test_the_readmes_table_is_what_the_extra_brings():
+    """Rows of Python, jax, jax-triton and triton."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    table = readme.split("| Python | jax | jax-triton | triton |\n|---|---|---|---|\n")[1]
+    old, new = ([*row.strip("|").split("|")] for row in table.split("\n\n")[0].splitlines())
+    assert [cell.strip() for cell in old] == ["3.11", "0.10.2", "0.3.1", "3.6"]
+    assert [cell.strip() for cell in new] == [
+        *("3.12 and newer", "0.11.2 and 0.12.0.1", "0.4", "3.7 and newer"),
+    ]
+    brought = PROJECT["optional-dependencies"]["cuda"]
+    assert "jax-triton>=0.3.1,<0.4; python_version < '3.12'" in brought
+    assert "triton>=3.6,<3.7; python_version < '3.12'" in brought
+    assert "jax-triton>=0.4; python_version >= '3.12'" in brought
+    # What jax-triton 0.4 itself asks for.
+    assert engines.OLDEST_TRITON == {(0, 3): (3, 6), (0, 4): (3, 7)}
+    assert engines.OLDEST_JAX_TRITON == (0, 3, 1)
+    assert versions.OLDEST == (0, 10, 2)
+    assert versions.NEWEST == (0, 12)
 
 
 def test_internals_that_a_newer_jax_has_not_are_named_with_what_to_install(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 
 import jax
@@ -12,10 +13,19 @@ import pytest
 from jax.sharding import AbstractDevice, AbstractMesh
 
 import jscan
-from jscan import operators
+from jscan import engines, operators
 from tests.cases import every_form
 
-TRITON = "__gpu$xla.gpu.triton"
+
+def target():
+    """What kernels are called by in a program, on the engine that runs."""
+    if engines.choice().name != "jax-triton":
+        return "__gpu$xla.gpu.triton"
+    version = importlib.metadata.version("jax-triton")
+    return "triton_kernel_call" if version.startswith("0.3.") else "triton_kernel_call_ffi"
+
+
+TRITON = target()
 
 
 def h200():

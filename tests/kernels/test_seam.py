@@ -53,8 +53,15 @@ def test_one_file_names_the_internals_of_jax():
 
 
 def test_pallas_is_named_by_its_engine_alone():
-    assert files_that_import("jax.experimental.pallas") == ["kernels/engines/pallas.py"]
+    by_pallas = [f"kernels/engines/{name}.py" for name in ("grid", "pallas")]
+    assert files_that_import("jax.experimental.pallas") == by_pallas
+    assert files_that_import("jax.experimental.pallas.triton") == by_pallas[1:]
     assert files_that_import("jscan.kernels.engines.pallas") == ["kernels/engines/__init__.py"]
+
+
+def test_triton_is_named_by_its_engine_alone():
+    assert files_that_import("jax_triton") == ["kernels/engines/jax_triton.py"]
+    assert files_that_import("triton") == ["kernels/engines/source/compiling.py"]
 
 
 def test_effects_of_references_need_no_triton(monkeypatch):

@@ -91,7 +91,8 @@ def test_a_kernel_reads_like_one(writer):
         "is_pure=False, pack=1)\n"
         "    tl.store(out0 + tl.arange(0, 1024), t3, mask=tl.arange(0, 1024) < 1000)\n"
     )
-    assert (program.name, program.dtypes) == ("jscan_block", ("float32", "float32"))
+    assert program.name == "jscan_block"
+    assert program.parameters == (("in0", "float32"), ("out0", "float32"))
     assert program.programs == 1
 
 
@@ -105,7 +106,7 @@ def test_every_kernel_is_written(writer, name):
         names = [function.name for function in functions]
         assert len(set(names)) == len(names)
         assert names[-1] == program.name
-        assert len(functions[-1].args.args) == len(program.dtypes)
+        assert len(functions[-1].args.args) == len(program.parameters)
         called = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         assert set(names[:-1]) <= called, "a function that nothing calls"
 

@@ -12,12 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jscan import kernels
+from jscan import engines, kernels
 from jscan.combine import Combine, trace
 from jscan.kernels import tuning
 from jscan.plain import chunks
 from jscan.plain.scan import scan_in_plain_jax
-from jscan.versions import lowering_kernels
 from tests import reference
 from tests.cases import every_form, head_flags
 from tests.engines import Engine
@@ -103,7 +102,7 @@ class Call:
         start = [jnp.asarray(x) for x in self.start]
         is_open = None if self.is_open is None else jnp.asarray(self.is_open)
         compiled = jax.jit(functools.partial(form, **params))
-        with lowering_kernels():
+        with engines.lowering_kernels():
             scanned = compiled(*map(jnp.asarray, operands), start=start, start_open=is_open)
         return [np.asarray(x) for x in scanned]
 
@@ -289,7 +288,7 @@ def test_a_start_costs_no_kernel_and_no_copy(method, axis, segmented):
         return kernels.scan([x], flags if segmented else None, **how)
 
     def calls(*start):
-        with lowering_kernels():
+        with engines.lowering_kernels():
             program = cuda_program(scan, x, flags, *start)
         assert f"tensor<{shape[0]}x{shape[1]}xf32>" not in program
         return program.count(TRITON)

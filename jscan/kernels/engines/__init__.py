@@ -7,7 +7,12 @@ The body of a kernel is a function of a program's number and of references. Trac
 nothing but elementwise, shape and control primitives of `jax.lax` and those of
 `jscan.kernels.language`, whose module says what each of them means; `jscan.kernels.addresses` says
 how an address is formed. To build a program from that is an engine's work. An engine is a module of
-this package with the members of `Engine`, and has its entry in `running`.
+this package with the members of `Engine`, and has its entry in `running`:
+
+    pallas       Triton IR, by Pallas' rules and ours
+    jax_triton   text in Triton's language (`source`), which Triton compiles
+
+`jscan.engines` says which one is chosen. Without a GPU both run the body by `grid`.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from typing import Protocol
 import jax
 from jax.extend import core
 
-from jscan.kernels.engines import pallas
+from jscan.engines import name_for_kernels
 from jscan.kernels.language import Body
 
 
@@ -52,5 +57,11 @@ class Engine(Hashable, Protocol):
 
 
 def running() -> Engine:
-    """The engine that runs."""
-    return pallas
+    """The engine that runs; others are not imported, since theirs may not be installed."""
+    if name_for_kernels() == "pallas":
+        from jscan.kernels.engines import pallas
+
+        return pallas
+    from jscan.kernels.engines import jax_triton
+
+    return jax_triton

@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 from jax.extend import core
 
 from jscan.kernels import addresses
 from jscan.kernels import language as p
+from jscan.kernels.engines import grid
 from jscan.kernels.internals import (
     ModuleContext,
     TracebackCaches,
@@ -30,7 +30,7 @@ from jscan.kernels.internals import (
     tt,
     tt_constructors,
 )
-from jscan.kernels.language import Body, Ref
+from jscan.kernels.language import Body
 
 NAME = "Triton"
 
@@ -50,22 +50,12 @@ def run(
     interpret: bool,
 ) -> list[jax.Array]:
     """Runs ``body`` in so many programs: see `jscan.kernels.engines.Engine`."""
-    count, first = len(operands), len(results) - len(starts)
-    aliases = {count + i: first + i for i in range(len(starts))}
-
-    def kernel(*refs: Ref) -> None:
-        body(pl.program_id(0), refs[:count] + refs[count + len(starts) :])
-
-    outputs = pl.pallas_call(
-        kernel,
-        grid=(programs,),
-        out_shape=list(results),
-        input_output_aliases=aliases,
-        compiler_params=plgpu.CompilerParams(num_warps=warps, num_stages=1),
-        interpret=interpret,
-        name=name,
-    )(*operands, *starts)
-    return list(outputs)
+    how: dict[str, Any]
+    if interpret:
+        how = {"interpret": True}
+    else:
+        how = {"compiler_params": plgpu.CompilerParams(num_warps=warps, num_stages=1)}
+    return grid.run(body, operands, starts, results, programs=programs, name=name, **how)
 
 
 # --- register tiles -----------------------------------------------------------------------------

@@ -8,6 +8,6 @@
 Nothing here needs Triton, or a GPU.
 """
 
-from jscan.kernels.engines.source.writing import Program as Program
+from jscan.kernels.engines.source.compiling import Program as Program
 from jscan.kernels.engines.source.writing import program as program
 from jscan.kernels.engines.source.writing import why_inexpressible as why_inexpressible

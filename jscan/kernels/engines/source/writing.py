@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import jax
 import numpy as np
 from jax.extend import core
 
-from jscan.kernels.engines.source import arithmetic, control, conversions, library, memory, tiles
+from jscan.kernels.engines.source import (
+    arithmetic,
+    control,
+    conversions,
+    library,
+    memory,
+    tiles,
+)
+from jscan.kernels.engines.source.compiling import Program
 from jscan.kernels.engines.source.function import Equation, Function, Module, Rule
 from jscan.kernels.engines.source.operands import Operand, Unwritable, constant
 from jscan.kernels.language import Body
-
-HEADER = "import triton\nimport triton.language as tl\n"
-LIBRARY = "from triton.language.extra import libdevice\n"
 
 
 def _reference(at: Equation) -> list[Operand]:
@@ -32,21 +36,6 @@ RULES: dict[str, Rule] = {
     **memory.RULES,
     **dict.fromkeys(("new_ref", "ref", "mutable_array"), _reference),  # by versions of jax
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """A kernel as text, and what a launch needs to know besides.
-
-    The parameters of the function ``name`` are the operands, then the arrays that results start as,
-    which are written in place, then the other results.
-    """
-
-    name: str
-    text: str
-    dtypes: tuple[str, ...]  # of the parameters
-    programs: int
-    warps: int
 
 
 def program(
@@ -78,11 +67,8 @@ def program(
     ]
     function.write(jaxpr.jaxpr, jaxpr.consts, [number, *refs])
     order = [*refs[: len(names)], *refs[len(names) + fresh :], *refs[len(names) :][:fresh]]
-    parameters = ", ".join(ref.text for ref in order)
-    lines = "\n".join(function.lines)
-    text = f"{module.text}@triton.jit\ndef {name}({parameters}):\n{lines}\n"
-    text = f"{HEADER}{LIBRARY if 'libdevice.' in text else ''}\n\n{text}"
-    return Program(name, text, tuple(ref.dtype.name for ref in order), programs, warps)
+    parameters = tuple((ref.text, ref.dtype.name) for ref in order)
+    return Program(name, parameters, module.text, tuple(function.lines), programs, warps)
 
 
 def traced(body: Body, arrays: Sequence[jax.ShapeDtypeStruct]) -> core.ClosedJaxpr:

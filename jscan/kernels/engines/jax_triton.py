@@ -1,0 +1,133 @@
+"""Kernels as programs in Triton's language, which the packages triton and jax-triton run.
+
+    body ──► source.program: text ──► triton.jit ──► jax_triton.triton_call
+
+A program of the same text is one function, so that jax-triton compiles it once. jax-triton is asked
+for in two ways: from 0.4 on what is written in place is a reference, and its parameter serves input
+and output; before, an output has a parameter of its own, which is the same memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jscan import engines
+from jscan.kernels.engines import grid, source
+from jscan.kernels.engines.source import compiling
+from jscan.kernels.engines.source import why_inexpressible as why_inexpressible
+from jscan.kernels.language import Body
+
+NAME = "Triton"
+
+
+def run(
+    body: Body,
+    operands: Sequence[jax.Array],
+    starts: Sequence[jax.Array],
+    results: Sequence[jax.ShapeDtypeStruct],
+    *,
+    programs: int,
+    warps: int,
+    name: str,
+    interpret: bool,
+) -> list[jax.Array]:
+    """Runs ``body`` in so many programs: see `jscan.kernels.engines.Engine`."""
+    if interpret:
+        return grid.run(
+            *(body, operands, starts, results), programs=programs, name=name, interpret=True
+        )
+    inputs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands]
+    outputs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in results]
+    program = source.program(
+        *(body, inputs, len(starts), outputs), programs=programs, warps=warps, name=name
+    )
+    written = engines.being_written()
+    if written is not None:
+        written.programs.append(program)
+        return [jnp.zeros(x.shape, x.dtype) for x in outputs]
+    return launch(program, operands, starts, outputs)
+
+
+def launch(
+    program: source.Program,
+    operands: Sequence[jax.Array],
+    starts: Sequence[jax.Array],
+    results: Sequence[jax.ShapeDtypeStruct],
+) -> list[jax.Array]:
+    """Runs a program on the arrays."""
+    # Not installed with this package, and it takes time to import.
+    import jax_triton
+
+    how: dict[str, Any] = {
+        "grid": (program.programs,),
+        "name": program.name,
+        "num_warps": program.warps,
+        "num_stages": 1,
+        "compute_capability": compute_capability(),
+    }
+    fresh = len(results) - len(starts)
+    if jax_triton.__version_info__ >= (0, 4):
+        refs = [jax.new_ref(x) for x in starts]
+        written = jax_triton.triton_call(
+            *(*operands, *refs),
+            kernel=compiling.function(program),
+            out_type=list(results[:fresh]),
+            backend_options=dict(compiling.OPTIONS),
+            **how,
+        )
+        return [*written, *(ref[...] for ref in refs)]
+    again = tuple((f"again{i}", dtype.dtype.name) for i, dtype in enumerate(results[fresh:]))
+    program = dataclasses.replace(program, parameters=program.parameters + again)
+    return list(
+        jax_triton.triton_call(
+            *(*operands, *starts),
+            kernel=compiling.function(program),
+            out_shape=list(results),
+            input_output_aliases={len(operands) + i: fresh + i for i in range(len(starts))},
+            **compiling.OPTIONS,
+            **how,
+        )
+    )
+
+
+# --- the device ---------------------------------------------------------------------------------
+
+CAPABILITIES = {
+    **dict.fromkeys(("Tesla T4",), 75),
+    **dict.fromkeys(("NVIDIA A100", "NVIDIA A30"), 80),
+    **dict.fromkeys(("NVIDIA A10",), 86),
+    **dict.fromkeys(("NVIDIA L40", "NVIDIA L4", "NVIDIA GeForce RTX 4090"), 89),
+    **dict.fromkeys(("NVIDIA H100", "NVIDIA H200", "NVIDIA GH200"), 90),
+    **dict.fromkeys(("NVIDIA B200", "NVIDIA GB200"), 100),
+    **dict.fromkeys(("NVIDIA B300", "NVIDIA GB300"), 103),
+    **dict.fromkeys(("NVIDIA RTX PRO",), 120),
+    **dict.fromkeys(("NVIDIA GB10",), 121),
+}
+"""Compute capabilities of kinds of devices, by what these begin with: for programs for a machine
+that is not there (https://developer.nvidia.com/cuda-gpus)."""
+
+
+def compute_capability() -> int:
+    """That of the device that a program is lowered for: one that is here, or an abstract one."""
+    abstract = jax.sharding.get_abstract_mesh().abstract_device
+    try:
+        gpu = jax.devices("gpu")[0]
+    except RuntimeError:
+        gpu = None
+    if gpu is not None and (abstract is None or abstract.device_kind == gpu.device_kind):
+        return int(gpu.compute_capability.replace(".", ""))
+    if abstract is None:
+        raise RuntimeError(
+            "jscan: there is no GPU to compile a kernel for; name one by an abstract mesh with a "
+            "jax.sharding.AbstractDevice in jax.sharding.use_abstract_mesh"
+        )
+    kind = abstract.device_kind
+    begins = [name for name in CAPABILITIES if f"{kind} ".startswith((f"{name} ", f"{name}-"))]
+    if not begins:
+        raise RuntimeError(f"jscan: no compute capability is known of a {kind}")
+    return CAPABILITIES[max(begins, key=len)]
