@@ -125,7 +125,9 @@ def scan(
         reverse=reverse,
         exclusive=exclusive,
         widths={dtype.itemsize for dtype in real_results},
-        by_words=before is None and _takes_a_lead(combine, real_used, exclusive, segmented),
+        by_words=before is None
+        and tuning.suits_words(shape)
+        and _takes_a_lead(combine, real_used, exclusive, segmented),
     )
     described = _described(combine, cut, real_results, real_used, segmented=segmented)
     beside: list[jax.Array] = []

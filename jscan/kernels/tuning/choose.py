@@ -158,12 +158,24 @@ def _full(shape: Shape) -> Rule:
     # registers: (12288, 16384) affine 0.94 of copy speed with 1024 positions, 0.91 with 2048 (H200,
     # 2026-11-22).
     many_rows = shape.outer >= device().many_rows and shape.leaves == 2
-    # Where rows begin inside of memory's words, masks of words take registers: 168 or 255 of them
-    # with 4096 positions, as the compiler pleases.
-    odd_length = shape.inner == 1 and shape.n % (16 // min(shape.width, 16)) != 0
-    if many_rows or odd_length:
+    # Masks of words take registers: int8 sums of (2560, 50257) 0.66 of copy speed with 4096 places,
+    # 0.55 with 8192; by affine 0.80 with 1024, 0.68 with 2048 (H200, 2026-11-23).
+    by_words = shape.n % (16 // min(shape.width, 16)) != 0 and suits_words(shape)
+    if many_rows or by_words:
         return dataclasses.replace(rule, length=max(rule.length // 2, 256))
     return rule
+
+
+def suits_words(shape: Shape) -> bool:
+    """Whether tiles had better be cut along memory's words, where rows begin inside of them.
+
+    Not for rows of one leaf of four bytes or more without segments: then accesses of single
+    elements are no slower than what sorts out the words. Of (2560, 50257) on an H200, 2026-11-23,
+    with words and without: sum 0.82 and 0.84 of copy speed, segmented 0.78 and 0.21, affine 0.80
+    and 0.65, int8 0.66 and 0.29.
+    """
+    plain = shape.leaves == 1 and shape.width >= 4 and not shape.segmented
+    return shape.inner == 1 and not (plain and shape.outer > 1)
 
 
 def _beside_lanes(shape: Shape) -> Tuning:
