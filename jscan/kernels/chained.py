@@ -14,6 +14,7 @@ program waits only for programs that run already, whatever the order of their di
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -40,6 +41,10 @@ def kernel(scan: Scan, program: jax.Array, refs: Sequence[Ref]) -> None:
     with Step.TAKE_TICKET.marked():
         number = tile_state(scan).take_ticket(refs[-1])
     tile = Tile(scan.geometry, number)
+    scan.on_tile(tile, functools.partial(_one_tile, scan, refs))
+
+
+def _one_tile(scan: Scan, refs: Sequence[Ref], tile: Tile) -> None:
     words, state = refs[-1], tile_state(scan)
     inputs, outputs = scan.split(refs)
 

@@ -9,7 +9,7 @@ head.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -62,6 +62,23 @@ class Scan:
         """The results that somebody uses: their size, which is the full one, and dtype."""
         size = self.geometry.outer * self.geometry.n * self.geometry.inner
         return [(size, d) for d, used in zip(self.results, self.used, strict=True) if used]
+
+    def on_tile(self, tile: Tile, work: Callable[[Tile], None]) -> None:
+        """Does the work of a tile, twice compiled where only the last one needs masks.
+
+        The length of the axis may be no multiple of what a thread takes at once. Masks of its end
+        would then hold for single elements, and every access be one of a single element: sum of
+        200,000,003 float32 elements, 0.55 of copy speed (H200, 2026-11-22).
+        """
+        g = self.geometry
+        widest = 16 // min(d.itemsize for d in (*self.dtypes, *self.results))
+        aligned = g.outer * g.inner == 1 and not g.reverse and g.word == 1
+        if not aligned or g.tiles == 1 or g.n % g.length == 0 or g.n % widest == 0:
+            work(tile)
+            return
+        last = tile.index == np.int32(g.tiles - 1)
+        language.when(last, lambda: work(tile))
+        language.when(~last, lambda: work(tile.at(tile.index, inside=True)))
 
     def split(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
         """The input and output references out of all of the kernel's."""

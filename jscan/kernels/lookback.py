@@ -25,6 +25,7 @@ see one state, or they would go different ways. A program of one warp may look a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -54,6 +55,10 @@ def tile_state(scan: Scan) -> TileState:
 def kernel(scan: Scan, window: int, program: jax.Array, refs: Sequence[Ref]) -> None:
     """One tile of a row, by one program."""
     tile = Tile(scan.geometry, program)
+    scan.on_tile(tile, functools.partial(_one_tile, scan, window, refs))
+
+
+def _one_tile(scan: Scan, window: int, refs: Sequence[Ref], tile: Tile) -> None:
     inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
 

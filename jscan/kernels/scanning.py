@@ -126,7 +126,7 @@ def scan(
         exclusive=exclusive,
         widths={dtype.itemsize for dtype in real_results},
         by_words=before is None
-        and tuning.suits_words(shape)
+        and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
         and _takes_a_lead(combine, real_used, exclusive, segmented),
     )
     described = _described(combine, cut, real_results, real_used, segmented=segmented)

@@ -169,13 +169,15 @@ def _full(shape: Shape) -> Rule:
 def suits_words(shape: Shape) -> bool:
     """Whether tiles had better be cut along memory's words, where rows begin inside of them.
 
-    Not for rows of one leaf of four bytes or more without segments: then accesses of single
-    elements are no slower than what sorts out the words. Of (2560, 50257) on an H200, 2026-11-23,
-    with words and without: sum 0.82 and 0.84 of copy speed, segmented 0.78 and 0.21, affine 0.80
-    and 0.65, int8 0.66 and 0.29.
+    Not for one unsegmented leaf of four bytes or more: then accesses of single elements, or a last
+    tile that is compiled apart (`Scan.on_tile`), are no slower than what sorts out the words. Of
+    (2560, 50257) on an H200, 2026-11-23, with words and without: sum 0.82 and 0.84 of copy speed,
+    segmented 0.78 and 0.21, affine 0.80 and 0.65, int8 0.66 and 0.29; logaddexp 0.74 and 0.81, but
+    of one odd row 0.84 and 0.66.
     """
-    plain = shape.leaves == 1 and shape.width >= 4 and not shape.segmented
-    return shape.inner == 1 and not (plain and shape.outer > 1)
+    light = shape.outer > 1 or shape.equations == 1
+    plain = shape.leaves == 1 and shape.width >= 4 and not shape.segmented and light
+    return shape.inner == 1 and not plain
 
 
 def _beside_lanes(shape: Shape) -> Tuning:
