@@ -2,18 +2,22 @@
 
 A test with an `engine` parameter runs once for every entry of ENGINES. To add a strategy, add
 its line here. `method` goes into the call under test; `interpreted` runs the kernel's body
-through JAX instead of a GPU; `gpu` marks the case as one for a real device.
+through JAX instead of a GPU; `gpu` marks the case as one for a real device. `builder` names what
+builds the kernels there; with the environment's JSCAN_ENGINE, all tests run on another.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from jscan import primitives
+import jscan
+from jscan import engines, primitives
 from jscan.kernels import tuning
 
 # Around warps, and around the powers of two that tiles are made of (the sizes of Thrust's suite).
@@ -36,6 +40,7 @@ class Engine:
     sized: bool = False  # runs only tests that have a size, besides automatic ones
     interpreted: bool = False
     gpu: bool = False
+    builder: str | None = None  # of kernels: `jscan.engine`; None for the default
     tile: tuning.Tuning | None = None  # instead of the table's, to see many tiles in few elements
 
     def runs(self, markers: set[str], sized: bool) -> bool:
@@ -58,6 +63,8 @@ class Engine:
         with contextlib.ExitStack() as stack:
             if self.interpreted:
                 stack.enter_context(primitives.interpreted())
+            if self.builder is not None:
+                stack.enter_context(jscan.engine(self.builder))
             if self.tile is not None:
                 stack.enter_context(primitives.tiled(self.tile))
             yield self
@@ -66,7 +73,7 @@ class Engine:
 # For tests that take no engine's method, but run where it runs.
 on_engines = pytest.mark.usefixtures("engine")
 
-ENGINES = (
+_FIRST = (
     # The fallback has no tiles, and its compilation grows with the logarithm of the size.
     Engine("xla", "xla", (*SMALL, 257), LARGE[:1], breadth=("sweep",), automatic=True),
     Engine("block-interpreted", "block", (0, 1, 2, 31, 33, 257), interpreted=True),
@@ -135,3 +142,21 @@ ENGINES = (
     ),
     Engine("auto-gpu", "auto", SMALL + MIDDLE + TILES, LARGE, gpu=True, automatic=True),
 )
+
+
+def _on_the_second() -> Iterator[Engine]:
+    """The engines for a GPU with kernels that jax-triton builds, where the others' are not.
+
+    They leave tests with many cases to a run with JSCAN_ENGINE=jax-triton. They are where jax can
+    run on a GPU, and say what is missing there.
+    """
+    plugins = map(importlib.util.find_spec, ("jax_cuda13_plugin", "jax_cuda12_plugin"))
+    if engines.choice().name != "pallas" or not any(plugins):
+        return
+    for engine in _FIRST:
+        if engine.gpu:
+            name = f"{engine.name}-by-jax-triton"
+            yield dataclasses.replace(engine, name=name, builder="jax-triton", breadth=())
+
+
+ENGINES = (*_FIRST, *_on_the_second())

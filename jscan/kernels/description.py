@@ -20,10 +20,10 @@ from jax.extend import core
 from jscan.kernels import language
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
-from jscan.kernels.operator import FLAG, flag_value
+from jscan.kernels.operator import FLAG, flag_value, front
 from jscan.kernels.registers import constant
 from jscan.kernels.start import Start, among_first, load_first
-from jscan.kernels.tile import VECTOR, Tile
+from jscan.kernels.tile import Tile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,9 +72,7 @@ class Scan:
         """
         g = self.geometry
         widest = 16 // min(d.itemsize for d in (*self.dtypes, *self.results))
-        if self.segmented:
-            widest = max(widest, VECTOR)
-        aligned = g.outer * g.inner == 1 and not g.reverse
+        aligned = g.outer * g.inner == 1 and not g.reverse and g.word == 1
         if not aligned or g.tiles == 1 or g.n % g.length == 0 or g.n % widest == 0:
             work(tile)
             return
@@ -104,6 +102,8 @@ class Scan:
         elif shift:
             start = tile.before_start(shift)
             values = [self._or_identity(start, v, k) for k, v in enumerate(values)]
+        elif tile.geometry.leads and not self.segmented:
+            values = self._behind_the_lead(tile, values)
         if not self.segmented:
             return values
         return [self._restarts(tile, inputs[len(self.views)], shift), *values]
@@ -115,6 +115,18 @@ class Scan:
         """
         mask = tile.mask(tile.geometry.shift)
         return mask if mask is None or self.start is None else mask | among_first(tile, 1)
+
+    def _behind_the_lead(self, tile: Tile, values: Sequence[jax.Array]) -> list[jax.Array]:
+        """The values, with what does not count in the places in front of the row."""
+        leading = front(self.operator, self.used)
+        if self.linear:
+            leading = ((self.dtypes[0].type(-np.inf), False),)
+        assert leading is not None
+        filled = []
+        for value, (neutral, through_first) in zip(values, leading, strict=True):
+            before = tile.before_start(1 if through_first else 0)
+            filled.append(jnp.where(before, constant(value.shape, neutral), value))
+        return filled
 
     def _started(
         self, start: Start, tile: Tile, inputs: Sequence[Ref], values: Sequence[jax.Array]
@@ -154,7 +166,9 @@ class Scan:
         # instructions.
         flag = (flag != 0 if flag.dtype.itemsize > FLAG.itemsize else flag).astype(FLAG)
         if not shift:
-            return flag
+            if not tile.geometry.leads:
+                return flag
+            shift = 1  # so that the row begins anew behind the places in front of it
         if self.start is not None or not self.restarts_at_first:
             return jnp.where(among_first(tile, shift), jnp.zeros_like(flag), flag)
         return flag | tile.before_start(shift).astype(FLAG)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language, locating
+from jscan.kernels import language, locating, quarters
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import View
 from jscan.kernels.operator import trace_scalars
@@ -113,17 +113,17 @@ class Keys:
             return [jnp.zeros(k.shape, jnp.bool_) for k in keys]
         if self.kind in COUNTED:
             within = [head != 0 for head in language.quarters(leaf)[1:]]
-            here = strip.load_quarter(operands[0], self.views[0], 4)
+            here = quarters.load(strip, operands[0], self.views[0], 4)
             if self.kind == "flags":
                 return [*within, here != 0]
-            return [*within, here != strip.load_quarter(operands[0], self.views[0], 3)]
+            return [*within, here != quarters.load(strip, operands[0], self.views[0], 3)]
         within = [key != behind for key, behind in itertools.pairwise(keys)]
         if self.kind == "offsets":
             bound = self._bound_behind(operands, strip, keys[3])
-            return [*within, bound == strip.quarter(4)]
+            return [*within, bound == quarters.index(strip, 4)]
         return [
             *within,
-            keys[3] != self._narrow(strip.load_quarter(operands[0], self.views[0], 4)),
+            keys[3] != self._narrow(quarters.load(strip, operands[0], self.views[0], 4)),
         ]
 
     def _bound_behind(self, operands: Sequence[Ref], strip: Tile, key: jax.Array) -> jax.Array:

@@ -16,7 +16,7 @@ from jscan.combine import Leaf
 from jscan.kernels import engines, tuning
 from jscan.kernels.complex import real_dtypes
 from jscan.kernels.language import Body
-from jscan.kernels.layout import Geometry, View, collapse, outer_n_inner
+from jscan.kernels.layout import VECTOR, Geometry, View, collapse, outer_n_inner
 from jscan.kernels.state import TileState
 
 _SUPPORTED = frozenset(
@@ -56,18 +56,24 @@ class Cut:
         reverse: bool = False,
         exclusive: bool = False,
         widths: Set[int] = frozenset(),
+        by_words: bool = False,
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
 
-        ``widths`` are the item sizes of results, where those differ from the operands'.
+        ``widths`` are the item sizes of results, where those differ from the operands'. The cut is
+        ``by_words`` only if it can be, and rows begin inside of words.
         """
         self.tuned = tuned
+        widths = widths | {x.dtype.itemsize for x in operands}
         self.geometry = Geometry(
             *outer_n_inner(full, axis),
             *(tuned.rows, tuned.length, tuned.lanes),
             *(reverse, exclusive),
-            mixed=len({x.dtype.itemsize for x in operands} | widths) > 1,
+            mixed=len(widths) > 1,
         )
+        if by_words:
+            word = VECTOR if len(widths) > 1 else 16 // min(widths)
+            self.geometry = self.geometry.by_words(word)
         flat, views = zip(*(view(x, full, axis) for x in operands), strict=True)
         self.operands: list[jax.Array] = list(flat)
         self.views: tuple[View, ...] = views

@@ -93,7 +93,7 @@ class LinearTile:
         values = self._load()
         self.dtype = np.dtype(values.dtype)
         axis = scan.geometry.axis
-        self.first = take(values, tile.positions() == 0, axis)
+        self.first = take(values, tile.positions() == tile.first_place(), axis)
         self.terms, self.maximum, total = _terms(values, axis)
         self.aggregate = [total]
         self.restarts: jax.Array | None = None

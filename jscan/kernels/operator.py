@@ -128,6 +128,53 @@ def commuting_identity(operator: core.ClosedJaxpr) -> Scalar | None:
 
 
 @functools.lru_cache(maxsize=1024)
+def front(
+    operator: core.ClosedJaxpr, used: tuple[bool, ...]
+) -> tuple[tuple[Scalar, bool], ...] | None:
+    """What may stand in front of a row without a trace in the results that are ``used``.
+
+    For each leaf: a scalar, and whether it stands in the place of the row's first element, too. It
+    is exact: no result differs in a bit. None where nothing is known to be.
+    """
+    leaves = len(operator.out_avals)
+    if _is_affine(operator) and not used[0]:
+        # Nothing comes before a row's first slope, and it may be infinite.
+        slope, offset = (a.dtype.type for a in operator.out_avals)
+        return (slope(1), True), (offset(-0.0 if offset(0).dtype.kind == "f" else 0), False)
+    found = []
+    for i in range(leaves):
+        jaxpr = operator.jaxpr
+        made = [e for e in jaxpr.eqns if e.outvars == [jaxpr.outvars[i]]]
+        invars = [jaxpr.invars[i], jaxpr.invars[leaves + i]]
+        if len(made) != 1 or list(made[0].invars) not in (invars, invars[::-1]):
+            return None
+        alone = jaxpr.replace(invars=invars, outvars=[jaxpr.outvars[i]], eqns=made)
+        identity = commuting_identity(core.ClosedJaxpr(alone, ()))
+        if identity is None:
+            return None
+        found.append((identity, False))
+    return tuple(found)
+
+
+def _is_affine(operator: core.ClosedJaxpr) -> bool:
+    """Whether it is (a, b) ⊕ (c, d) = (a c, c b + d)."""
+    jaxpr = operator.jaxpr
+    if len(jaxpr.invars) != 4 or [e.primitive.name for e in jaxpr.eqns] != ["mul", "mul", "add"]:
+        return False
+    if any(isinstance(x, core.Literal) for e in jaxpr.eqns for x in e.invars):
+        return False
+    a, b, c, d = jaxpr.invars
+    first, second, third = jaxpr.eqns
+    slope, product = (first, second) if set(first.invars) == {a, c} else (second, first)
+    return (
+        set(slope.invars) == {a, c}
+        and set(product.invars) == {b, c}
+        and set(third.invars) == {product.outvars[0], d}
+        and jaxpr.outvars == [slope.outvars[0], third.outvars[0]]
+    )
+
+
+@functools.lru_cache(maxsize=1024)
 def flag_value(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
     """(fx, x) ⊕s (fy, y) = (fx | fy, y if fy else x ⊕ y)  (Schwartz 1980)."""
     count = len(operator.out_avals)

@@ -77,7 +77,7 @@ class Part:
         g = scan.geometry
         self.place = self.tile.cut(dataclasses.replace(g, length=strip))
         self.per_part = np.int32(g.length // strip)
-        strips = np.int32(-(-g.n // strip))
+        strips = np.int32(self.place.geometry.tiles)
         self.count = jnp.minimum(self.per_part, strips - self.tile.index * self.per_part)
         self.inputs, self.others = scan.apart(refs)
 

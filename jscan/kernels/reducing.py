@@ -45,6 +45,8 @@ def reduce(
     operator = prepare(combine)
     results = combine.dtypes if exact else combine.result_dtypes([x.dtype for x in leaves])
     shape = tuning.Shape.of(leaves, axis, operator, segmented=kind != "whole", tile=tile)
+    if method == "auto" and tuning.suits_levels(shape):
+        method = "reduce_then_scan"
     tuned = tuning.chosen(shape, method, tuning.REDUCTION)
     if kind == "offsets":
         # A program searches the offsets of one row.

@@ -31,7 +31,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.kernels import language
+from jscan.kernels import language, quarters
 from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.keys import COUNTED, KEY, Keys
 from jscan.kernels.language import Ref
@@ -264,11 +264,11 @@ class StripWalk:
         keys = language.quarters(key)
         ended = self.keys.ends_by_quarters(strip, self.described, leaf, keys)
         by_value = [language.quarters(v) for v in values]
-        quarters = [list(quarter) for quarter in zip(*by_value, strict=True)]
+        by_place = [list(quarter) for quarter in zip(*by_value, strict=True)]
         marked, over = [], []
-        for place, (key, values, ends) in enumerate(zip(keys, quarters, ended, strict=True)):
+        for place, (key, values, ends) in enumerate(zip(keys, by_place, ended, strict=True)):
             if edge:
-                left = strip.quarter_left(place)
+                left = quarters.left(strip, place)
                 ends = (ends | (left == 0)) & (left >= 0)
             waits = self._waits(key) if opening else None
             if waits is not None:
@@ -276,8 +276,8 @@ class StripWalk:
             marked.append(Marked(key, values, self._wanted(key, ends, waits)))
         for first, second in (marked[:2], marked[2:]):
             for each in _merged(first, second):
-                self._scatter(strip.scatter_quarter, each)
-        return over, quarters
+                self._scatter(functools.partial(quarters.scatter, strip), each)
+        return over, by_place
 
     def _waits(self, key: jax.Array) -> jax.Array:
         """Which elements belong to a first run that began before the tile."""

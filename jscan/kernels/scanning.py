@@ -41,7 +41,7 @@ from jscan.kernels.launch import (
     why_not_dtypes,
 )
 from jscan.kernels.logaddexp import is_logaddexp
-from jscan.kernels.operator import Inexpressible, prepare
+from jscan.kernels.operator import Inexpressible, front, prepare
 from jscan.kernels.start import placed
 from jscan.starts import Start
 
@@ -125,6 +125,9 @@ def scan(
         reverse=reverse,
         exclusive=exclusive,
         widths={dtype.itemsize for dtype in real_results},
+        by_words=before is None
+        and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
+        and _takes_a_lead(combine, real_used, exclusive, segmented),
     )
     described = _described(combine, cut, real_results, real_used, segmented=segmented)
     beside: list[jax.Array] = []
@@ -147,6 +150,14 @@ def _together(
     if flags is not None:
         flags, *rest = rest
     return leaves, flags, Start(rest[:count], None if start.open is None else rest[count])
+
+
+def _takes_a_lead(
+    combine: Combine, used: tuple[bool, ...], exclusive: bool, segmented: bool
+) -> bool:
+    """Whether places in front of a row can be filled with what leaves no trace."""
+    known = exclusive or segmented or is_logaddexp(combine)
+    return known or front(prepare(combine), used) is not None
 
 
 def _described(

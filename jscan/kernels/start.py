@@ -23,7 +23,8 @@ from jscan import starts
 from jscan.kernels import language, launch
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import View
-from jscan.kernels.tile import Address, Tile
+from jscan.kernels.tile import Tile
+from jscan.kernels.words import Address
 
 
 @dataclasses.dataclass(frozen=True)

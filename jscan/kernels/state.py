@@ -26,7 +26,8 @@ from jax import lax
 from jscan.kernels import language
 from jscan.kernels.language import Ref
 from jscan.kernels.registers import from_bits, to_bits
-from jscan.kernels.tile import Address, Tile
+from jscan.kernels.tile import Tile
+from jscan.kernels.words import Address
 
 EMPTY, AGGREGATE, PREFIX = np.int32(0), np.int32(1), np.int32(2)
 

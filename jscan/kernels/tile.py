@@ -13,6 +13,9 @@ Positions count in scan order: position p is element p of the axis, or element n
 is reversed. Memory order is kept inside a tile; only the tile's place in memory and the direction
 of ``tt.scan`` change.
 
+Where the rows of an array begin inside of memory's words, tiles are cut along the words (`Words`):
+a position then has an element of the axis less the places in front of the row.
+
 An axis that is `far` is too long for 32-bit positions: a tile then knows its number and counts
 places within itself, and an address is the sum of the two in 64 bits.
 """
@@ -31,17 +34,9 @@ from jax import lax
 
 from jscan.kernels import language
 from jscan.kernels.language import Ref
-from jscan.kernels.layout import Geometry, View, size_of
+from jscan.kernels.layout import VECTOR, Geometry, View, size_of
 from jscan.kernels.registers import take
-
-Address = list[tuple[jax.Array, int]]
-"""Terms to be summed (`language.Terms`)."""
-
-VECTOR = 8
-"""The most elements that a thread takes from memory at once, where operands differ in width. A tile
-has one register layout, which its widest access decides: 16 one-byte elements a thread would spread
-the same thread's words over 64 bytes. Segmented sum, 2^27, uint8 flags: 0.97 of copy speed with 8,
-0.86 with 16, 0.73 with 4 (H200, 2026-11-20)."""
+from jscan.kernels.words import Address, Words
 
 
 class Tile:
@@ -60,17 +55,24 @@ class Tile:
     def _iota(self, dimension: int) -> jax.Array:
         return lax.broadcasted_iota(jnp.int32, self.geometry.shape, dimension)
 
-    def _first_in_memory(self) -> jax.Array:
+    def first_in_memory(self) -> jax.Array:
         """The axis index of the tile's first element in memory; may be negative where reversed."""
         g = self.geometry
         assert not g.far, "positions do not fit 32 bits"
         start = self.index * np.int32(g.length)
+        if g.word > 1:
+            start = start - self.words.lead
         return np.int32(g.n - g.length) - start if g.reverse else start
+
+    @property
+    def words(self) -> Words:
+        """The words of the tile's rows."""
+        return Words(self.geometry, self.row_block, self.index)
 
     def _terms(self, view: View, shift: int) -> Address:
         g = self.geometry
         _, stride, lane_stride = view.strides
-        terms = [*self._start(stride, shift), (self._iota(g.axis), stride)]
+        terms = [*self.start(stride, shift), (self._iota(g.axis), stride)]
         terms += self.row_terms(view, lambda: self._iota(0))
         return [*terms, *self.lane_terms(lane_stride, self._iota(len(g.shape) - 1))]
 
@@ -91,12 +93,12 @@ class Tile:
         row = lax.rem(lax.div(row, np.int32(repeat)), np.int32(count))
         return [(row, row_stride)]
 
-    def _start(self, stride: int, shift: int) -> Address:
+    def start(self, stride: int, shift: int) -> Address:
         """The address ``shift`` positions left of the tile's first element in memory."""
         g = self.geometry
         step = shift if g.reverse else -shift
         if not g.far:
-            return [(self._first_in_memory() + np.int32(step), stride)]
+            return [(self.first_in_memory() + np.int32(step), stride)]
         sign, first = (-1, g.n - g.length + step) if g.reverse else (1, step)
         return [(self.index, sign * g.length * stride), (jnp.int32(1), first * stride)]
 
@@ -122,8 +124,8 @@ class Tile:
         g = self.geometry
         # In scan order, only elements to the left may lie before the start of the axis, and only
         # the last tile and elements to the right reach beyond its end.
-        before = shift > 0
-        beyond = not self.inside and (shift < 0 or g.n % g.length != 0)
+        before = shift > 0 or g.leads
+        beyond = not self.inside and (shift < 0 or g.word > 1 or g.n % g.length != 0)
         on_axis = self._on_far_axis if g.far else self._on_axis
         checks = on_axis(shift, before, beyond)
         if g.outer % g.rows:
@@ -149,9 +151,9 @@ class Tile:
         """`_on_axis` by places in the tile, where elements have no number in 32 bits."""
         place = self.positions() - np.int32(shift)
         checks = [(self.index > 0) | (place >= 0)] if before else []
-        return [*checks, place < self._left()] if beyond else checks
+        return [*checks, place < self.left()] if beyond else checks
 
-    def _left(self) -> jax.Array:
+    def left(self) -> jax.Array:
         """The positions from the tile's first to the end of the axis, or more than a tile has."""
         g = self.geometry
         last = np.int32(g.n - (g.tiles - 1) * g.length)
@@ -159,6 +161,8 @@ class Tile:
 
     def load(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; undefined where none exist."""
+        if self.geometry.word > 1 and not shift and view.follows(self.geometry):
+            return self.words.load(ref, self._limited(self.words.terms(), ref.dtype, 0))
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
         return language.load(ref, terms, mask=self.mask(shift))
 
@@ -198,7 +202,7 @@ class Tile:
 
     def _load_lanes(self, ref: Ref, view: View, place: Address, mask: jax.Array) -> jax.Array:
         row_stride, _, lane_stride = view.strides
-        terms = [(self.row_of(view), row_stride), *place, *self._one_a_lane(lane_stride)]
+        terms = [(self.row_of(view), row_stride), *place, *self.one_a_lane(lane_stride)]
         if lane_stride and self.geometry.lanes > 1:
             mask = mask & self.lanes_exist(self.lane())
         return language.load(ref, terms, mask=mask)
@@ -211,14 +215,14 @@ class Tile:
         terms = [(self.row_block, extent * g.inner), (place, g.inner)]
         if g.lanes > 1:
             mask = mask & self.lanes_exist(self.lane())
-        terms += self._one_a_lane(int(g.inner > 1))
+        terms += self.one_a_lane(int(g.inner > 1))
         language.store(ref, terms, value.astype(ref.dtype), mask=mask)
 
     def lane(self) -> jax.Array:
         """The number of each of the tile's lanes."""
         return lax.broadcasted_iota(jnp.int32, (self.geometry.lanes,), 0)
 
-    def _one_a_lane(self, stride: int) -> Address:
+    def one_a_lane(self, stride: int) -> Address:
         """The terms of an address with one element for each lane."""
         return self.lane_terms(stride, self.lane())
 
@@ -246,36 +250,15 @@ class Tile:
         other.geometry = geometry
         return other
 
-    def quarter(self, place: int) -> jax.Array:
-        """The index along the axis of what lies ``place`` behind every fourth element."""
-        return self._first_in_memory() + np.int32(place) + self._every_fourth()
-
-    def quarter_left(self, place: int) -> jax.Array:
-        """The number of elements behind each of those; negative where it lies beyond the axis."""
-        g = self.geometry
-        if not g.far:
-            return np.int32(g.n - 1) - self.quarter(place)
-        return self._left() - np.int32(place + 1) - self._every_fourth()
-
-    def _every_fourth(self) -> jax.Array:
-        return lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0) * np.int32(4)
-
-    def load_quarter(self, ref: Ref, view: View, place: int) -> jax.Array:
-        """The operand's elements ``place`` behind every fourth one, in a tile of one dimension."""
-        assert not self.geometry.reverse, "behind is to the right"
-        row_stride, stride, lane_stride = view.strides
-        terms = [(self.row_of(view), row_stride), *self._start(stride, -place)]
-        terms += self._one_a_lane(lane_stride)
-        every = lax.broadcasted_iota(jnp.int32, (self.geometry.length // 4,), 0)
-        mask = None if self.inside else self.quarter_left(place) >= 0
-        return language.load(ref, [*terms, (every, 4 * stride)], mask=mask)
-
     def store(self, ref: Ref, value: jax.Array) -> None:
         """Writes the tile of a result, which has the scan's full shape."""
-        g = self.geometry
-        view = View((g.outer, g.n, g.inner), (1, g.outer))
-        terms = self._limited(self._terms(view, 0), ref.dtype, 0)
-        language.store(ref, terms, value.astype(ref.dtype), mask=self.mask(0))
+        g, value = self.geometry, value.astype(ref.dtype)
+        if g.word == 1:
+            view = View((g.outer, g.n, g.inner), (1, g.outer))
+            terms = self._limited(self._terms(view, 0), ref.dtype, 0)
+            language.store(ref, terms, value, mask=self.mask(0))
+            return
+        self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), value)
 
     def scatter(
         self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
@@ -285,18 +268,6 @@ class Tile:
         exists = self.mask(0)
         terms = [*self._outside(extent * self.geometry.inner), (place, self.geometry.inner)]
         mask = mask if exists is None else mask & exists
-        language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
-
-    def scatter_quarter(
-        self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
-    ) -> None:
-        """`scatter` of every fourth element of a tile of one dimension; all of them exist."""
-        inner = self.geometry.inner
-        terms = [
-            (self.row_block, extent * inner),
-            *self._one_a_lane(int(inner > 1)),
-            (place, inner),
-        ]
         language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
 
     def gather_row(self, ref: Ref) -> jax.Array:
@@ -319,7 +290,7 @@ class Tile:
         """
         g = self.geometry
         narrow = dtype.itemsize * VECTOR < 16
-        begins_whole = not shift and not (g.reverse and g.n % VECTOR)
+        begins_whole = not shift and (g.word > 1 or not (g.reverse and g.n % VECTOR))
         whole = g.lanes == 1 and g.length % VECTOR == 0 and begins_whole
         if not (narrow and g.mixed and whole):
             return terms
@@ -331,7 +302,11 @@ class Tile:
         if g.far:
             return (self.index == 0) & (self.positions() < np.int32(shift))
         element = self.element()
-        return element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
+        before = element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
+        if g.word == 1:
+            return before
+        # Known when the kernel is compiled for almost all places.
+        return before & (self.index == 0) & (self.positions() < np.int32(g.word + shift))
 
     def exists(self) -> jax.Array:
         """Whether each element exists."""
@@ -356,19 +331,25 @@ class Tile:
             return self.element() == np.int32(0 if first else g.n - 1)
         if first != g.reverse:
             return self.before_start(1)
-        return self.positions() == self._left() - np.int32(1)
+        return self.positions() == self.left() - np.int32(1)
 
     def element(self) -> jax.Array:
         """The index of each element along the axis; beyond its ends, what would come there.
 
         On an axis that is `Geometry.far`, 32 bits do not hold it.
         """
-        return self._first_in_memory() + self._iota(self.geometry.axis)
+        return self.first_in_memory() + self._iota(self.geometry.axis)
 
     def positions(self) -> jax.Array:
         """The place of each element in the tile, in scan order."""
         place = self._iota(self.geometry.axis)
         return np.int32(self.geometry.length - 1) - place if self.geometry.reverse else place
+
+    def first_place(self) -> jax.Array:
+        """The position of the tile's first element, of which places in front may be none."""
+        if not self.geometry.leads:
+            return jnp.int32(0)
+        return jnp.where(self.index == 0, self.words.lead, jnp.zeros_like(self.words.lead))
 
     def last(self, values: Sequence[jax.Array]) -> list[jax.Array]:
         """The elements at the tile's last position in scan order."""

@@ -256,3 +256,14 @@ def test_a_kernel_runs_by_its_body_and_references_alone(listener):
     words = jnp.zeros(launch.results[-1].shape, jnp.int32)
     found, _ = jax.jit(launch.run)(x, flags, words)
     np.testing.assert_array_equal(found, reference.scan(np.add, x, flags=flags))
+
+
+@pytest.mark.skipif(jscan.engine().name != "pallas", reason="another engine runs")
+@pytest.mark.parametrize(
+    ("fn", "dtype"), [(lambda x, y: lax.erf_inv(x) + y, "float64"), (lambda x, y: ~x & y, "uint64")]
+)
+def test_operators_that_break_the_lowering_fall_back(fn, dtype):
+    """Where Pallas' own rules end in an assertion, or in an error of what is below them."""
+    x = jax.ShapeDtypeStruct((5000,), jnp.dtype(dtype))
+    with jax.enable_x64(True):
+        assert cuda_program(lambda x: jscan.associative_scan(fn, x), x)

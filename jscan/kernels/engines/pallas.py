@@ -294,6 +294,8 @@ def why_inexpressible(jaxpr: core.ClosedJaxpr) -> str | None:
                 triton.lower_jaxpr_to_triton_ir(context, jaxpr.jaxpr, None, *entry.arguments)
             except (NotImplementedError, ValueError, triton.LoweringError) as error:
                 return str(error).splitlines()[0]
+            except (AssertionError, RuntimeError) as error:  # of what its rules do not foresee
+                return f"its lowering fails: {error}"
     return None
 
 

@@ -14,7 +14,9 @@ from jscan.kernels.tuning.choose import scatter as scatter
 from jscan.kernels.tuning.choose import serial as serial
 from jscan.kernels.tuning.choose import strips as strips
 from jscan.kernels.tuning.choose import suits_block as suits_block
+from jscan.kernels.tuning.choose import suits_levels as suits_levels
 from jscan.kernels.tuning.choose import suits_two_passes as suits_two_passes
+from jscan.kernels.tuning.choose import suits_words as suits_words
 from jscan.kernels.tuning.choose import tree as tree
 from jscan.kernels.tuning.choose import walks as walks
 from jscan.kernels.tuning.cut import Shape as Shape

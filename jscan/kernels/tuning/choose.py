@@ -158,12 +158,26 @@ def _full(shape: Shape) -> Rule:
     # registers: (12288, 16384) affine 0.94 of copy speed with 1024 positions, 0.91 with 2048 (H200,
     # 2026-11-22).
     many_rows = shape.outer >= device().many_rows and shape.leaves == 2
-    # The last tile's accesses, one by one, are part of the kernel then (`Scan.on_tile`), and take
-    # registers: 253 of them with 2048 positions (benchmarks/NOTES.md, "Odd lengths").
-    odd_length = shape.segmented and shape.outer == 1 and shape.n % 8 != 0
-    if many_rows or odd_length:
+    # Masks of words take registers: int8 sums of (2560, 50257) 0.66 of copy speed with 4096 places,
+    # 0.55 with 8192; by affine 0.80 with 1024, 0.68 with 2048 (H200, 2026-11-23).
+    by_words = shape.n % (16 // min(shape.width, 16)) != 0 and suits_words(shape)
+    if many_rows or by_words:
         return dataclasses.replace(rule, length=max(rule.length // 2, 256))
     return rule
+
+
+def suits_words(shape: Shape) -> bool:
+    """Whether tiles had better be cut along memory's words, where rows begin inside of them.
+
+    Not for one unsegmented leaf of four bytes or more: then accesses of single elements, or a last
+    tile that is compiled apart (`Scan.on_tile`), are no slower than what sorts out the words. Of
+    (2560, 50257) on an H200, 2026-11-23, with words and without: sum 0.82 and 0.84 of copy speed,
+    segmented 0.78 and 0.21, affine 0.80 and 0.65, int8 0.66 and 0.29; logaddexp 0.74 and 0.81, but
+    of one odd row 0.84 and 0.66.
+    """
+    light = shape.outer > 1 or shape.equations == 1
+    plain = shape.leaves == 1 and shape.width >= 4 and not shape.segmented and light
+    return shape.inner == 1 and not plain
 
 
 def _beside_lanes(shape: Shape) -> Tuning:
@@ -179,6 +193,16 @@ def _beside_lanes(shape: Shape) -> Tuning:
 
 
 # --- two passes ---------------------------------------------------------------------------------
+
+
+def suits_levels(shape: Shape) -> bool:
+    """Whether a long axis of several words is better reduced by resident programs.
+
+    They do not wait for each other: affine, 2^28, 507 µs, and by looking back 521 to 586 (H200,
+    2026-11-22). The second kernel takes what a launch takes.
+    """
+    alone = shape.outer * shape.inner == 1 and not shape.segmented
+    return alone and shape.tile is None and shape.words > 1 and shape.n >= 2**22
 
 
 def suits_two_passes(shape: Shape, results: int) -> bool:

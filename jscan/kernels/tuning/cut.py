@@ -45,6 +45,7 @@ class Shape:
     leaves: int
     segmented: bool
     equations: int  # of the operator: what one combination costs
+    integers: bool = False  # whether all leaves are
     tile: Tuning | None = None  # the cut to take instead of a chosen one
 
     @classmethod
@@ -65,6 +66,7 @@ class Shape:
             leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
             segmented=segmented,
             equations=len(operator.jaxpr.eqns),
+            integers=all(leaf.dtype.kind in "iub" for leaf in leaves),
             tile=tile,
         )
 
@@ -84,6 +86,7 @@ class Rule:
     widths: tuple[int, int] | None = None  # from so many bytes an element to so many
     operands: tuple[tuple[int, int], ...] = ()  # one of these pairs of bytes and leaves an element
     segmented: bool | None = None
+    integers: bool | None = None
 
     def holds(self, shape: Shape) -> bool:
         """Whether the shape meets the conditions."""
@@ -92,6 +95,7 @@ class Rule:
             and (self.widths is None or self.widths[0] <= shape.width <= self.widths[1])
             and (not self.operands or (shape.width, shape.leaves) in self.operands)
             and (self.segmented is None or shape.segmented == self.segmented)
+            and (self.integers is None or shape.integers == self.integers)
         )
 
 

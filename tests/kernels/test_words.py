@@ -1,0 +1,154 @@
+"""Rows that begin inside of memory's words, in every strategy, against a loop in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+import pytest
+
+import jscan
+from jscan import primitives
+from jscan.kernels import tuning
+from jscan.kernels.layout import Geometry
+from tests import reference
+from tests.cases import head_flags
+from tests.engines import Engine
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+SHORT = tuning.Tuning(length=16, lanes=1, warps=1, window=4, strip=16)
+STRATEGIES = ("lookback", "serial_lookback", "chained", "reduce_then_scan", "scan_then_propagate")
+every_engine = pytest.mark.parametrize(
+    "strategy",
+    [
+        *(Engine(f"{name}-interpreted", name, (), interpreted=True) for name in STRATEGIES),
+        Engine("block-interpreted", "block", (), interpreted=True),
+        *(
+            pytest.param(Engine(f"{name}-gpu", name, (), gpu=True), marks=pytest.mark.gpu)
+            for name in (*STRATEGIES, "block")
+        ),
+    ],
+    ids=lambda e: e.name,
+)
+both_ways = pytest.mark.parametrize("reverse", [False, True])
+
+
+def sums(x: Array, heads: Array, *, reverse: bool) -> Array:
+    """Sums along the rows, one element at a time."""
+    found, carry = np.empty_like(x), np.zeros_like(x[:, 0])
+    n = x.shape[1]
+    for t in range(n - 1, -1, -1) if reverse else range(n):
+        if not reverse:
+            carry = np.where(heads[:, t], 0, carry).astype(x.dtype)
+        carry = (carry + x[:, t]).astype(x.dtype)
+        found[:, t] = carry
+        if reverse:
+            carry = np.where(heads[:, t], 0, carry).astype(x.dtype)
+    return found
+
+
+def run(strategy: Engine, call: Any, *operands: Array) -> Any:
+    """The results of a call that takes a method, with short tiles but for whole rows."""
+    tile = None if strategy.method == "block" else SHORT
+    with strategy.active(), primitives.tiled(tile):
+        found = jax.jit(lambda *x: call(*x, strategy.method))(*operands)
+    return jax.tree.map(np.asarray, found)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("segmented", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "uint16", "float16"])
+@pytest.mark.parametrize("shape", [(5, 33), (3, 7), (1, 61), (2, 47), (9, 17)])
+@both_ways
+@every_engine
+def test_sums(strategy, reverse, shape, dtype, segmented):
+    rng = np.random.default_rng(shape[1])
+    x = rng.integers(0, 3, shape).astype(dtype)
+    heads = np.array(head_flags(shape, share=0.1)) if segmented else np.zeros(shape, bool)
+
+    def call(x: jax.Array, heads: jax.Array, method: str) -> jax.Array:
+        segments = heads if segmented else None
+        return jscan.cumsum(x, axis=1, reverse=reverse, segments=segments, method=method)
+
+    reference.assert_equal(run(strategy, call, x, heads), sums(x, heads, reverse=reverse))
+
+
+@both_ways
+@every_engine
+def test_what_no_identity_stands_before(strategy, reverse):
+    """The first slope of a row may be infinite, and an operator may have no identity."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-1, 2, (4, 35)).astype(np.float32) for _ in range(2))
+    a[:, -1 if reverse else 0] = np.inf
+
+    def call(a: jax.Array, b: jax.Array, method: str) -> Any:
+        how: dict[str, Any] = {"axis": 1, "reverse": reverse, "method": method}
+        return jscan.linear_recurrence(a, b, **how), jscan.associative_scan(_newest, b, **how)
+
+    found, newest = run(strategy, call, a, b)
+    y = np.zeros((4,), np.float32)
+    for t in range(34, -1, -1) if reverse else range(35):
+        first = t == (34 if reverse else 0)
+        y = b[:, t] if first else a[:, t] * y + b[:, t]
+        reference.assert_equal(found[:, t], y)
+    reference.assert_equal(newest, b)
+
+
+def _newest(_: jax.Array, x: jax.Array) -> jax.Array:
+    return x
+
+
+@both_ways
+@every_engine
+def test_negative_zeros_and_logarithms(strategy, reverse):
+    x = np.full((3, 21), -0.0, np.float32)
+
+    def call(x: jax.Array, method: str) -> Any:
+        how: dict[str, Any] = {"axis": 1, "reverse": reverse, "method": method}
+        return jscan.cumsum(x, **how), jscan.cumlogsumexp(x, **how)
+
+    zeros, logs = run(strategy, call, x)
+    reference.assert_equal(zeros, np.zeros_like(x))
+    if strategy.gpu:  # interpreted, sums begin with zero
+        assert np.signbit(zeros).all()
+    counts = np.arange(21, 0, -1) if reverse else np.arange(1, 22)
+    np.testing.assert_allclose(logs, np.broadcast_to(np.log(counts), x.shape), rtol=2e-6, atol=1e-7)
+
+
+@every_engine
+def test_rows_that_share_flags_or_values(strategy):
+    """An operand of one row begins with a word whatever row it is read for."""
+    rng = np.random.default_rng(1)
+    x, shared = rng.integers(0, 5, (6, 27)).astype(np.int32), np.arange(27, dtype=np.int32)
+    heads = np.array(head_flags((27,), share=0.2))
+
+    def call(x: jax.Array, shared: jax.Array, heads: jax.Array, method: str) -> Any:
+        def row(x: jax.Array) -> Any:
+            sums = jscan.cumsum(x, segments=heads, method=method)
+            pair = jscan.associative_scan(_added, (x, shared), method=method)
+            return sums, pair
+
+        return jax.vmap(row)(x)
+
+    found, (left, right) = run(strategy, call, x, shared, heads)
+    reference.assert_equal(found, sums(x, np.broadcast_to(heads, x.shape), reverse=False))
+    reference.assert_equal(left, np.cumsum(x, 1, dtype=np.int32))
+    reference.assert_equal(right, np.broadcast_to(np.cumsum(shared, dtype=np.int32), x.shape))
+
+
+def _added(x: Any, y: Any) -> Any:
+    return x[0] + y[0], x[1] + y[1]
+
+
+def test_words_are_taken_where_rows_begin_inside_of_them():
+    rows = Geometry(4, 33, 1, 1, 16, 1, reverse=False, exclusive=False)
+    assert rows.by_words(4).word == 4
+    assert rows.by_words(4).tiles == 3
+    assert Geometry(4, 32, 1, 1, 16, 1, reverse=False, exclusive=False).by_words(4).word == 1
+    lanes = Geometry(4, 33, 2, 1, 16, 2, reverse=False, exclusive=False)
+    assert lanes.by_words(4).word == 1
+    # A row that fills its tile stays in it.
+    whole = Geometry(4, 15, 1, 2, 16, 1, reverse=False, exclusive=False)
+    assert whole.by_words(4).word == 1
