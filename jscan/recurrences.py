@@ -16,11 +16,11 @@ from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
 from jscan.division import flags_along
+from jscan.eager import ARRAY, NONE, compiled
 
 __all__ = ["linear_recurrence"]
 
 
-@meshes.automatic(lambda given: ([given["b"], given["a"]], meshes.same))
 def linear_recurrence(
     a: Any,
     b: Any,
@@ -94,6 +94,22 @@ def linear_recurrence(
       >>> print(run(jnp.full(n, 0.5), jnp.zeros(n))[:4])
       [4.  2.  1.  0.5]
     """
+    return _linear_recurrence(a, b, h0, segments, axis, reverse, axis_name, method)
+
+
+@compiled(ARRAY, ARRAY, ARRAY, ARRAY, int, bool, NONE, str)
+@meshes.automatic(lambda given: ([given["b"], given["a"]], meshes.same))
+def _linear_recurrence(
+    a: Any,
+    b: Any,
+    h0: Any,
+    segments: Any,
+    axis: int,
+    reverse: bool,
+    axis_name: Any,
+    method: str,
+) -> jax.Array:
+    """The recurrence of arrays."""
     caller = "jscan.linear_recurrence"
     check_method(caller, method)
     slope = as_array(caller, "a", a)

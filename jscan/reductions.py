@@ -14,6 +14,7 @@ from jscan.arguments.scalars import as_count
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
 from jscan.division import Given, as_segments
+from jscan.eager import ARRAY, NONE, compiled
 from jscan.segments import Segments, is_whole
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -321,6 +322,21 @@ def reduce(
       >>> print(run(jnp.arange(4 * mesh.size) % 4))
       3
     """
+    return _reduce(fn, elems, identity, segments, num_segments, axis, axis_name, method)
+
+
+@compiled(operators.Operator, ARRAY, NONE, NONE, NONE, int, NONE, str)
+def _reduce(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    identity: Any,
+    segments: Any,
+    num_segments: int | None,
+    axis: int,
+    axis_name: Any,
+    method: str,
+) -> Any:
+    """The reduction of a pytree."""
     caller = "jscan.reduce"
     check_operator(caller, fn)
     check_method(caller, method)

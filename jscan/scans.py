@@ -16,6 +16,7 @@ from jscan.arguments.scalars import as_axis, as_switch
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
 from jscan.division import as_segments
+from jscan.eager import ARRAY, NONE, compiled
 
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
@@ -108,6 +109,24 @@ def associative_scan(
       >>> print((run(x) == jscan.cummax(x)).all())
       True
     """
+    return _associative_scan(
+        fn, elems, identity, segments, axis, reverse, exclusive, axis_name, method
+    )
+
+
+@compiled(operators.Operator, ARRAY, NONE, ARRAY, int, bool, bool, NONE, str)
+def _associative_scan(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    identity: Any,
+    segments: Any,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    axis_name: Any,
+    method: str,
+) -> Any:
+    """The scan of a pytree."""
     caller = "jscan.associative_scan"
     check_operator(caller, fn)
     check_method(caller, method)
@@ -304,6 +323,7 @@ def cumlogsumexp(
 _ONE_LEAF = jax.tree.structure(0)
 
 
+@compiled(str, operators.Operator, ARRAY, int, bool, bool, ARRAY, NONE, str)
 def _cumulative(
     caller: str,
     operator: operators.Operator,

@@ -27,7 +27,7 @@ FLOORS = (
     "combine starts",
     "heads",
     "arguments jaxprs meshes operators",
-    "extent engines",
+    "eager extent engines",
     "versions",
 )
 """Modules and packages from the roof to the ground. One imports from its own floor and below."""
