@@ -141,7 +141,8 @@ def _lower_to_devices(
         assert across is not None
         avals: Sequence[Any] = ctx.avals_in
         if not any(aval.mat.varying.intersection(names) for aval in avals):
-            # What varies is not told of here, but may be outside of a shard_map around this one.
+            # No operand says that it varies: XLA called back, or check_vma is off. The avals of a
+            # form are then those of one device, also where jax knows the mesh.
             local = {"avals_in": ctx.avals_in, "avals_out": ctx.avals_out}
             ctx = ctx.replace(**{k: partition.local_avals(v) for k, v in local.items()})
         with _as_traced(ctx, {**params, "layout": None}):

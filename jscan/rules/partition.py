@@ -163,7 +163,7 @@ def lower(
     divisible = custom_partitioning(whole)
     divisible.def_partition(
         partition=divide,
-        infer_sharding_from_operands=_first_operand_s,
+        infer_sharding_from_operands=_like_the_first_operand,
         decode_shardings=False,
         sharding_rule=dimensions.rule(),
     )
@@ -262,8 +262,8 @@ def _sharing(context: Any) -> int:
     return math.prod(size for name, size in sizes.items() if name not in context.manual_axes)
 
 
-def _first_operand_s(mesh: Mesh, operands: Any, results: Any) -> Any:
-    """The layout of results for XLA's older partitioner: that of the first operand."""
+def _like_the_first_operand(mesh: Mesh, operands: Any, results: Any) -> Any:
+    """What results lie like for XLA's older partitioner, which knows no rule."""
     del mesh
     layout = jax.tree.leaves(operands)[0].sharding
     return jax.tree.map(lambda _: layout, results)

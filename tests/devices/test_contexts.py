@@ -12,6 +12,7 @@ from jax.sharding import AxisType
 
 import jscan
 from tests.devices.layouts import collectives, mesh_of, placed
+from tests.functions import affine
 
 X = np.random.default_rng(0).uniform(0.5, 1.5, (8, 64))
 ENTRIES = pytest.mark.parametrize("entries", [("a",), (None, "a")], ids=["rows", "axis"])
@@ -76,3 +77,26 @@ def test_a_mesh_of_other_devices_than_the_default_ones(entries, monkeypatch):
     compiled = jax.jit(scan).lower(operand).compile()
     monkeypatch.undo()
     check(compiled, entries)
+
+
+@pytest.fixture
+def older_partitioner():
+    """XLA's GSPMD, which asks a callback for layouts of results, and not Shardy."""
+    jax.config.update("jax_use_shardy_partitioner", False)
+    jax.clear_caches()
+    yield
+    jax.config.update("jax_use_shardy_partitioner", True)
+    jax.clear_caches()
+
+
+@pytest.mark.usefixtures("older_partitioner")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@ENTRIES
+def test_the_older_partitioner(entries):
+    operand = placed(X, mesh_of(8), *entries)
+    check(jax.jit(scan).lower(operand).compile(), entries)
+    totals = jax.jit(lambda x: jscan.reduce(affine, (x, x), axis=1)).lower(operand).compile()
+    for found, scanned in zip(
+        totals(operand), jscan.associative_scan(affine, (X, X), axis=1), strict=True
+    ):
+        np.testing.assert_allclose(found, scanned[:, -1], rtol=1e-12)
