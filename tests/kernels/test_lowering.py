@@ -38,10 +38,14 @@ def h200():
 
 
 def cuda_program(function, *operands):
-    """The StableHLO that `function` becomes for one H200; of what jax-triton packs, the names."""
+    """The StableHLO that `function` becomes for one H200."""
     with h200():
         traced = jax.jit(function).trace(*operands)
-        program = traced.lower(lowering_platforms=("cuda",)).as_text()
+        return readable(traced.lower(lowering_platforms=("cuda",)).as_text())
+
+
+def readable(program):
+    """A program with the names and grids of kernels, which jax-triton packs."""
     return re.sub(r'(opaque|backend_config) = "(x(?:[^"\\]|\\.)*)"', unpacked, program)
 
 
