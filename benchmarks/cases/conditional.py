@@ -29,9 +29,8 @@ from jax.extend import core
 from jax.interpreters import mlir
 
 from jscan.combine import trace
-from jscan.kernels import language, scanning
+from jscan.kernels import internals, language, scanning
 from jscan.kernels.description import Scan
-from jscan.kernels.internals import triton, tt
 from jscan.kernels.language import Aval
 from jscan.kernels.launch import Cut
 from jscan.kernels.operator import FLAG, prepare, trace_scalars
@@ -190,10 +189,11 @@ def _gather_meaning(x: jax.Array, places: jax.Array, *, axis: int) -> jax.Array:
     return jnp.take_along_axis(x, places, axis)
 
 
-def _gather_lowering(_: triton.LoweringRuleContext, x: Any, places: Any, *, axis: int) -> Any:
-    return tt.gather(x, places, axis)
+def _gather_lowering(_: Any, x: Any, places: Any, *, axis: int) -> Any:
+    return internals.tt.gather(x, places, axis)
 
 
 gather_p.def_abstract_eval(_gather_abstract_eval)
 mlir.register_lowering(gather_p, mlir.lower_fun(_gather_meaning, multiple_results=False))
-triton.register_lowering(gather_p)(_gather_lowering)
+if hasattr(internals, "triton"):  # the first engine
+    internals.triton.register_lowering(gather_p)(_gather_lowering)

@@ -25,8 +25,8 @@ def as_axis_name(caller: str, axis_name: Any) -> tuple[str, ...]:
 
     Raises:
       TypeError: ``axis_name`` is no name, nor a tuple of names.
-      ValueError: the call is not inside of ``shard_map``, a name is none of its mesh axes, or one
-        comes twice.
+      ValueError: there is no name, the call is not inside of ``shard_map``, a name is none of its
+        mesh axes, or one comes twice.
     """
     if axis_name is None:
         return ()
@@ -36,8 +36,13 @@ def as_axis_name(caller: str, axis_name: Any) -> tuple[str, ...]:
             f"{caller}: axis_name must be the name of a mesh axis or a tuple of names; "
             f"got {axis_name!r}"
         )
+    if not names:
+        raise ValueError(
+            f"{caller}: axis_name={axis_name!r} names no axis of a mesh; None is for an axis that "
+            "ends on its device"
+        )
     known = jax.sharding.get_abstract_mesh().manual_axes
-    if names and not known:
+    if not known:
         raise ValueError(f"{caller}: axis_name={axis_name!r} needs jax.shard_map around the call")
     for i, name in enumerate(names):
         if name not in known:

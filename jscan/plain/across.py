@@ -330,8 +330,12 @@ def flags_of_this_part(
 
 def _bounds_of_this_part(offsets: jax.Array, axis_name: AxisName, n: int) -> jax.Array:
     """Where segments begin in a part, at its start or end if they begin elsewhere."""
-    begin = (lax.axis_index(axis_name) * n).astype(offsets.dtype)
-    return jnp.clip(offsets - begin, 0, n).astype(offsets.dtype)
+    # The whole axis may be longer than a product in 32 bits tells, and no offset reaches there.
+    far = np.iinfo(offsets.dtype).max
+    begins = [min(part * n, far) for part in range(lax.axis_size(axis_name))]
+    table = jnp.asarray(np.array(begins, offsets.dtype))
+    begin = lax.dynamic_index_in_dim(table, lax.axis_index(axis_name), keepdims=False)
+    return jnp.clip(offsets - begin, 0, min(n, far)).astype(offsets.dtype)
 
 
 def last_across(

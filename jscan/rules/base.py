@@ -141,7 +141,8 @@ def _lower_to_devices(
         assert across is not None
         avals: Sequence[Any] = ctx.avals_in
         if not any(aval.mat.varying.intersection(names) for aval in avals):
-            # What varies is not told of here, but may be outside of a shard_map around this one.
+            # No operand says that it varies: XLA called back, or check_vma is off. The avals of a
+            # form are then those of one device, also where jax knows the mesh.
             local = {"avals_in": ctx.avals_in, "avals_out": ctx.avals_out}
             ctx = ctx.replace(**{k: partition.local_avals(v) for k, v in local.items()})
         with _as_traced(ctx, {**params, "layout": None}):
@@ -168,26 +169,45 @@ def _in_parts(
     divided = dimensions(ctx.avals_in, ctx.avals_out, **params)
     params["layout"] = None
     with _as_traced(ctx, params):
-        # An error in the callback would come from XLA, without its type.
-        check(ctx, is_cuda=is_cuda or params["interpret"], **params)
         if layout is not None:
             return partition.lower_by_layout(primitive, divided, layout, ctx, *operands, **params)
+        check(ctx, is_cuda=is_cuda or params["interpret"], **params)
         return partition.lower(primitive, uneven, divided, ctx, *operands, **params)
 
 
 def _check_method(
     name: str, in_kernels: Form, ctx: mlir.LoweringRuleContext, *, is_cuda: bool, **params: Any
 ) -> None:
-    """Raise where the method that is named cannot run."""
+    """Raise where the method that is named cannot run on any part that a device may get.
+
+    What it gets is known when XLA calls back. An error then comes from XLA, without its type.
+    """
     method = params.get("method", "auto")
     if method in ("auto", "xla"):
         return
     if not is_cuda:
         _refuse_platform(method)
-    avals = partition.local_avals(ctx.avals_in)
-    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     form = functools.partial(_chosen, name, in_kernels, in_kernels, **params)
-    jax.eval_shape(form, *shapes)
+    try:
+        jax.eval_shape(form, *_parts(ctx, 1, **params))
+    except ValueError as error:
+        try:
+            jax.eval_shape(form, *_parts(ctx, partition.sharing(ctx), **params))
+        except ValueError:
+            raise error from None
+
+
+def _parts(
+    ctx: mlir.LoweringRuleContext, count: int, *, axis: int, kind: str = "whole", **_: Any
+) -> list[jax.ShapeDtypeStruct]:
+    """The operands of a primitive whose axis is divided into so many parts."""
+    shapes = []
+    for i, aval in enumerate(partition.local_avals(ctx.avals_in)):
+        shape = [*aval.shape]
+        if not (kind == "offsets" and i == len(ctx.avals_in) - 1):
+            shape[axis] = -(-shape[axis] // count)
+        shapes.append(jax.ShapeDtypeStruct(tuple(shape), aval.dtype))
+    return shapes
 
 
 def _refuse_platform(method: str) -> None:

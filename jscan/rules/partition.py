@@ -146,7 +146,7 @@ def lower(
         return results
 
     context: Any = ctx.module_context.axis_context
-    count = _sharing(context)
+    count = sharing(ctx)
     devices = grids.some_devices(count, ctx.module_context.platforms)
     # What a callback traces is local, whatever the mesh in which the program is compiled.
     empty = AbstractMesh((), (), abstract_device=jax.sharding.get_abstract_mesh().abstract_device)
@@ -163,7 +163,7 @@ def lower(
     divisible = custom_partitioning(whole)
     divisible.def_partition(
         partition=divide,
-        infer_sharding_from_operands=_first_operand_s,
+        infer_sharding_from_operands=_like_the_first_operand,
         decode_shardings=False,
         sharding_rule=dimensions.rule(),
     )
@@ -244,7 +244,7 @@ def lower_by_layout(
 def is_for_xla_to_divide(ctx: mlir.LoweringRuleContext) -> bool:
     """Whether the program is for several devices, and XLA can call back."""
     module = ctx.module_context
-    count = _sharing(module.axis_context)
+    count = sharing(ctx)
     silent = module.lowering_parameters.for_export
     return count > 1 and not silent and bool(grids.some_devices(count, module.platforms))
 
@@ -254,16 +254,17 @@ def _is_partly_manual(context: Any) -> bool:
     return hasattr(context, "manual_axes")
 
 
-def _sharing(context: Any) -> int:
+def sharing(ctx: mlir.LoweringRuleContext) -> int:
     """The number of devices among which XLA divides arrays."""
+    context: Any = ctx.module_context.axis_context
     if not _is_partly_manual(context):
         return getattr(context, "num_devices", 1)
     sizes: Mapping[str, int] = context.mesh.shape
     return math.prod(size for name, size in sizes.items() if name not in context.manual_axes)
 
 
-def _first_operand_s(mesh: Mesh, operands: Any, results: Any) -> Any:
-    """The layout of results for XLA's older partitioner: that of the first operand."""
+def _like_the_first_operand(mesh: Mesh, operands: Any, results: Any) -> Any:
+    """What results lie like for XLA's older partitioner, which knows no rule."""
     del mesh
     layout = jax.tree.leaves(operands)[0].sharding
     return jax.tree.map(lambda _: layout, results)

@@ -18,6 +18,7 @@ from benchmarks.measuring import machine, measure, overhead
 from benchmarks.measuring.measure import Outcome, Times
 from benchmarks.measuring.programs import compile_all, found, plan, programs_of
 from benchmarks.reporting import curves, report
+from tests.kernels.test_lowering import readable
 
 # The suites whose cases are points of curves or bars.
 DRAWN = [name for name in SUITES if name not in ("core", "segments", "derivatives")]
@@ -165,7 +166,7 @@ def test_a_forced_tile_makes_a_program_of_its_own(method):
     for tile in (512, 4096):
         name = f"sum, float32, 2^27, {method}, tiles of {tile}, 1 warp"
         program = plan(case("tiles", name)).run.lower_for_cuda().as_text()
-        assert f"grid_x = {2**27 // tile} " in program
+        assert f"grid_x = {2**27 // tile} " in readable(program)
 
 
 @pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")

@@ -64,7 +64,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 """Functions of a row of N numbers around 1, of which many are on each side of it."""
 
 WITHOUT_GRADIENT = ("cumsum of halves", "enumerate", "enumerate by segments")
-MOVES_DATA = ("pack", "split", "split_and_segment", "distribute", "enumerate by segments")
+MOVES_DATA = ("pack", "split", "split_and_segment")
 """Functions whose results are elsewhere along the row than their operands."""
 TOTALS_OF_SEGMENTS = ("reduce by segments", "reduce by lengths", "segment_sum", "segment_max")
 

@@ -254,6 +254,8 @@ def test_outside_of_shard_map():
         ("z", ValueError, "axis_name='z' names no axis of the mesh .*'a', 'b'"),
         (("a", "a"), ValueError, "names 'a' twice"),
         (3, TypeError, "axis_name must be the name of a mesh axis"),
+        ((), ValueError, r"axis_name=\(\) names no axis of a mesh"),
+        ([], ValueError, r"axis_name=\[\] names no axis of a mesh"),
     ],
 )
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ import jax
 import numpy as np
 import pytest
 from jax.experimental import serialize_executable
-from jax.sharding import AxisType
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import jscan
+from jscan import primitives
 from tests.devices.layouts import collectives, mesh_of, placed
+from tests.functions import affine
 
 X = np.random.default_rng(0).uniform(0.5, 1.5, (8, 64))
 ENTRIES = pytest.mark.parametrize("entries", [("a",), (None, "a")], ids=["rows", "axis"])
@@ -76,3 +78,55 @@ def test_a_mesh_of_other_devices_than_the_default_ones(entries, monkeypatch):
     compiled = jax.jit(scan).lower(operand).compile()
     monkeypatch.undo()
     check(compiled, entries)
+
+
+@pytest.fixture
+def older_partitioner():
+    """XLA's GSPMD, which asks a callback for layouts of results, and not Shardy."""
+    jax.config.update("jax_use_shardy_partitioner", False)
+    jax.clear_caches()
+    yield
+    jax.config.update("jax_use_shardy_partitioner", True)
+    jax.clear_caches()
+
+
+@pytest.mark.usefixtures("older_partitioner")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@ENTRIES
+def test_the_older_partitioner(entries):
+    operand = placed(X, mesh_of(8), *entries)
+    check(jax.jit(scan).lower(operand).compile(), entries)
+    totals = jax.jit(lambda x: jscan.reduce(affine, (x, x), axis=1)).lower(operand).compile()
+    for found, scanned in zip(
+        totals(operand), jscan.associative_scan(affine, (X, X), axis=1), strict=True
+    ):
+        np.testing.assert_allclose(found, scanned[:, -1], rtol=1e-12)
+
+
+FITS = 4096
+"""Elements that fit a tile, of which eight times as many do not."""
+
+
+def by_block(x):
+    return jscan.cumsum(x, method="block")
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name)
+def test_a_method_is_checked_for_what_a_device_holds(kind):
+    mesh = mesh_of(8, kind=kind)
+    x = np.arange(8 * FITS, dtype=np.int32)
+    with jax.set_mesh(mesh), primitives.interpreted():
+        np.testing.assert_array_equal(jax.jit(by_block)(placed(x, mesh, "a")), x.cumsum())
+        whole = placed(x, mesh)
+        # In an Auto mesh it is XLA that calls back, and that says so.
+        error = jax.errors.JaxRuntimeError if kind == AxisType.Auto else ValueError
+        with pytest.raises(error, match="method='block' cannot run this scan: rows of 32768"):
+            jax.jit(by_block).lower(whole).compile()
+
+
+def test_a_method_that_can_run_on_no_part_is_refused_when_the_program_is_lowered():
+    x = jax.ShapeDtypeStruct((64 * FITS,), np.float32)
+    layout = NamedSharding(mesh_of(8), PartitionSpec("a"))
+    run = jax.jit(by_block, in_shardings=layout)
+    with primitives.interpreted(), pytest.raises(ValueError, match="method='block' cannot run"):
+        run.lower(x)

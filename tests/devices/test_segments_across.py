@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 import jscan
 from jscan import operators
+from jscan.plain.across import of_this_part
 from tests.devices.layouts import COUNT, HEADS, SORTED, N, assert_close, collectives, mesh_of
 from tests.functions import affine
 
@@ -203,3 +204,16 @@ def test_no_elements():
         check_vma=False,
     )
     np.testing.assert_array_equal(run(np.zeros(0)), [1, 1])
+
+
+def test_bounds_of_parts_that_begin_beyond_32_bits():
+    """Parts of 2^30 elements, of which the third one begins at 2^31."""
+    n, last = 2**30, 2**31 - 1
+
+    def part(offsets):
+        return of_this_part(offsets, "offsets", ("a",), axis=0, n=n)[1][None]
+
+    run = jax.shard_map(part, mesh=mesh_of(8), in_specs=P(), out_specs=P("a"))
+    found = run(np.array([0, 5, n + 7, last], np.int32))
+    rest = [[0, 0, 0, 0]] * 6
+    np.testing.assert_array_equal(found, [[0, 5, n, n], [0, 0, 7, n - 1], *rest])

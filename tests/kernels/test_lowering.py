@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import zlib
+from typing import Any
 
 import jax
 import jax.export
@@ -39,7 +41,49 @@ def cuda_program(function, *operands):
     """The StableHLO that `function` becomes for one H200."""
     with h200():
         traced = jax.jit(function).trace(*operands)
-        return traced.lower(lowering_platforms=("cuda",)).as_text()
+        return readable(traced.lower(lowering_platforms=("cuda",)).as_text())
+
+
+def readable(program):
+    """A program with the names and grids of kernels, which jax-triton packs."""
+    return re.sub(r'(opaque|backend_config) = "(x(?:[^"\\]|\\.)*)"', unpacked, program)
+
+
+def unpacked(found):
+    """The name and the size of the grid of a kernel, as in a call by Pallas."""
+    plain = re.sub(
+        r'\\([0-9A-F]{2}|["\\])',
+        lambda m: chr(int(m[1], 16)) if len(m[1]) == 2 else m[1],
+        found[2],
+    )
+    call = zlib.decompress(plain.encode("latin-1"))
+    [name] = set(re.findall(rb"jscan_[a-z_]+", call[-200:]))
+    [launch] = fields(call)[1]
+    [grid] = fields(launch)[2]
+    return f'{found[1]} = "", name = "{name.decode()}", grid_x = {grid} : i32'
+
+
+def fields(message):
+    """The numbers and bytes of a message of protocol buffers, by the fields' numbers."""
+    found: dict[int, list[Any]] = {}
+    place = 0
+
+    def number():
+        nonlocal place
+        total = shift = 0
+        while True:
+            byte = message[place]
+            place, total, shift = place + 1, total | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return total
+
+    while place < len(message):
+        field, kind = divmod(number(), 8)
+        value = number()
+        if kind == 2:
+            place, value = place + value, message[place : place + value]
+        found.setdefault(field, []).append(value)
+    return found
 
 
 def calls(program):

@@ -83,6 +83,12 @@ def _assembly(builder: Any, text: str, constraints: str, values: Any, *others: A
     return SimpleNamespace(get_result=[handle].__getitem__)
 
 
+def _splat(builder: Any, kind: Any, operand: Any) -> Any:
+    """A scalar as a tensor of the same type: of comparisons, Triton 3.9's own makes numbers."""
+    del builder
+    return runtime.TensorHandle(np.full(kind.shape, operand.data.ravel()[0]), operand.dtype.scalar)
+
+
 class Pointer:
     """An array as an argument of a kernel."""
 
@@ -106,6 +112,7 @@ def interpreting() -> Iterator[None]:
     """A context in which the interpreter takes instructions, and arrays of NumPy."""
     with pytest.MonkeyPatch.context() as patched, np.errstate(all="ignore"):
         patched.setattr(runtime.InterpreterBuilder, "create_inline_asm", _assembly)
+        patched.setattr(runtime.InterpreterBuilder, "create_splat", _splat)
         patched.setattr(runtime.GridExecutor, "_init_args_hst", _as_they_are)
         patched.setattr(runtime.GridExecutor, "_restore_args_dev", _as_they_are)
         patched.setattr(triton.knobs.runtime, "interpret", True)

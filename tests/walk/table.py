@@ -16,6 +16,8 @@ TABLE = (*SCANS, *REDUCTIONS, *VECTORS, *SEGMENTS)
 
 # Public callables that take no arrays, so that nothing transforms them.
 NOT_TRANSFORMED = (
+    "engine",
+    "triton_source",
     "networks.depth",
     "networks.levels",
     "networks.size",

@@ -10,11 +10,15 @@ and output; before, an output has a parameter of its own, which is the same memo
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+from jax.interpreters import mlir
 
 from jscan import engines
 from jscan.kernels.engines import grid, source
@@ -50,16 +54,39 @@ def run(
     if written is not None:
         written.programs.append(program)
         return [jnp.zeros(x.shape, x.dtype) for x in outputs]
-    return launch(program, operands, starts, outputs)
+    described = tuple((x.shape, x.dtype) for x in outputs)
+    launched: list[jax.Array]
+    launched = launch_p.bind(
+        *operands, *starts, program=program, results=described, count=len(operands)
+    )
+    return launched
 
 
-def launch(
-    program: source.Program,
-    operands: Sequence[jax.Array],
-    starts: Sequence[jax.Array],
-    results: Sequence[jax.ShapeDtypeStruct],
+launch_p = core.Primitive("launch_program")
+"""A launch of a program, which becomes jax-triton's when it is lowered: rules that jax-triton 0.4
+has for its own do not fit every jax that it takes."""
+launch_p.multiple_results = True
+
+Described: TypeAlias = tuple[tuple[tuple[int, ...], np.dtype], ...]
+"""Shapes and dtypes."""
+
+
+def _launch_abstract_eval(*arrays: Any, results: Described, **params: Any) -> list[Any]:
+    del arrays, params
+    return [jax.core.ShapedArray(shape, dtype) for shape, dtype in results]
+
+
+def _launch_now(*arrays: jax.Array, **params: Any) -> list[jax.Array]:
+    launched: list[jax.Array] = jax.jit(functools.partial(launch_p.bind, **params))(*arrays)
+    return launched
+
+
+def _launch(
+    *arrays: jax.Array, program: source.Program, results: Described, count: int
 ) -> list[jax.Array]:
-    """Runs a program on the arrays."""
+    """The results of a program: see `run`."""
+    operands, starts = arrays[:count], arrays[count:]
+    outputs = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in results]
     # Not installed with this package, and it takes time to import.
     import jax_triton
 
@@ -70,29 +97,34 @@ def launch(
         "num_stages": 1,
         "compute_capability": compute_capability(),
     }
-    fresh = len(results) - len(starts)
+    fresh = len(outputs) - len(starts)
     if jax_triton.__version_info__ >= (0, 4):
         refs = [jax.new_ref(x) for x in starts]
         written = jax_triton.triton_call(
             *(*operands, *refs),
             kernel=compiling.function(program),
-            out_type=list(results[:fresh]),
+            out_type=outputs[:fresh],
             backend_options=dict(compiling.OPTIONS),
             **how,
         )
         return [*written, *(ref[...] for ref in refs)]
-    again = tuple((f"again{i}", dtype.dtype.name) for i, dtype in enumerate(results[fresh:]))
+    again = tuple((f"again{i}", dtype.dtype.name) for i, dtype in enumerate(outputs[fresh:]))
     program = dataclasses.replace(program, parameters=program.parameters + again)
     return list(
         jax_triton.triton_call(
             *(*operands, *starts),
             kernel=compiling.function(program),
-            out_shape=list(results),
+            out_shape=outputs,
             input_output_aliases={len(operands) + i: fresh + i for i in range(len(starts))},
             **compiling.OPTIONS,
             **how,
         )
     )
+
+
+launch_p.def_abstract_eval(_launch_abstract_eval)
+launch_p.def_impl(_launch_now)
+mlir.register_lowering(launch_p, mlir.lower_fun(_launch, multiple_results=True), platform="cuda")
 
 
 # --- the device ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 from jax.extend import core
+from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan.kernels.engines.source import (
     arithmetic,
@@ -77,8 +78,9 @@ def traced(body: Body, arrays: Sequence[jax.ShapeDtypeStruct]) -> core.ClosedJax
     def of_arrays(number: jax.Array, *arrays: jax.Array) -> None:
         body(number, [jax.new_ref(x) for x in arrays])
 
-    found: core.ClosedJaxpr
-    found = jax.make_jaxpr(of_arrays)(jax.ShapeDtypeStruct((), np.int32), *arrays)
+    with use_abstract_mesh(AbstractMesh((), ())):  # a kernel knows nothing of meshes
+        found: core.ClosedJaxpr
+        found = jax.make_jaxpr(of_arrays)(jax.ShapeDtypeStruct((), np.int32), *arrays)
     return found
 
 
