@@ -29,7 +29,6 @@ from tests.devices.layouts import (
     assert_close,
     collectives,
     gradient_of,
-    mesh_of,
 )
 
 PROCESSES = 2
@@ -81,7 +80,7 @@ def compiled_for(
     functions: Functions, kind: AxisType, layout: str
 ) -> tuple[jax.stages.Compiled, dict[str, Any]]:
     """A program for the devices of both processes, and its results."""
-    mesh = mesh_of(jax.device_count(), kind=kind)
+    mesh = jax.make_mesh((jax.device_count(),), ("a",), axis_types=(kind,))
     with jax.set_mesh(mesh):
         x = shards_of(ROWS, mesh, *LAYOUTS[layout])
         compiled = together(functions).lower(x).compile()
