@@ -20,6 +20,9 @@ over the length, all three on any machine. ``devices``, which is not one of
 ``strategies`` and ``all`` compare with ``lax`` on the CPU and say so. Each prints a table and
 writes JSON with the versions of everything that matters. With ``--dry-run`` every case is lowered
 for CUDA at its full size and its answer checked at a small one, on a machine without a GPU.
+``static``, which is not one of ``all`` either, compiles kernels of both engines by the triton
+wheel's compiler, without a GPU, and lists registers, spills and widths of accesses to memory; with
+``--compare`` it fails where they are worse than in a report.
 ``python -m benchmarks readme`` makes the tables and plots from the results.
 
     cases      what is measured: operations, inputs, answers, and the suites of them

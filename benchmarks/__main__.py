@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import pathlib
 import sys
 import time
@@ -37,15 +38,19 @@ def _parser() -> argparse.ArgumentParser:
         *((name, suite.about) for name, suite in SUITES.items()),
         *runs.ON_ANY_MACHINE.items(),
         *runs.ON_SEVERAL_DEVICES.items(),
+        *runs.WITHOUT_A_GPU.items(),
     ):
         suite = suites.add_parser(name, help=what, description=what)
         out = "the folder to write to" if name in runs.SECONDS else "the JSON file to write"
         suite.add_argument("--out", type=pathlib.Path, help=out)
-        suite.add_argument("--commit", help="the commit measured, where git cannot say")
+        if name not in runs.WITHOUT_A_GPU:
+            suite.add_argument("--commit", help="the commit measured, where git cannot say")
         if name == "all" or name in SUITES:
             _add_measuring(suite, all_suites=name == "all")
         if name in runs.ON_SEVERAL_DEVICES:
             _add_sizes(suite)
+        if name in runs.WITHOUT_A_GPU:
+            _add_comparison(suite)
         if name in runs.SECONDS:
             begun = f"seconds, after which no further {runs.PART[name]}"
             suite.add_argument(
@@ -73,6 +78,14 @@ def _add_sizes(suite: argparse.ArgumentParser, small: str = "", *, some: bool = 
     suite.add_argument(
         "--shrink", type=int, default=0, help=f"divide sizes by 2 to this power{small}"
     )
+
+
+def _add_comparison(suite: argparse.ArgumentParser) -> None:
+    suite.add_argument("--only", default="", help="calls whose name contains this")
+    suite.add_argument(
+        "--compare", type=pathlib.Path, help="a report: say what differs, and 1 if it is worse"
+    )
+    suite.add_argument("--jobs", type=_positive, default=os.cpu_count(), help="processes")
 
 
 def _positive(text: str) -> int:

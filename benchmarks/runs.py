@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from benchmarks.cases import static as static_cases
 from benchmarks.cases.case import Case
 from benchmarks.cases.suites import SUITES
-from benchmarks.measuring import accuracy, devices, machine, measure, outside, overhead
+from benchmarks.measuring import accuracy, devices, machine, measure, outside, overhead, static
 from benchmarks.measuring.measure import Outcome, Stopwatch
 from benchmarks.measuring.programs import Program, compile_all, copy_program, plan, programs_of
-from benchmarks.reporting import report, terminal
+from benchmarks.reporting import report, static_table, terminal
+from jscan import engines
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
 COPY_WORDS = 2**28
@@ -32,6 +34,10 @@ ON_SEVERAL_DEVICES = {
     "devices": "scans of arrays that are sharded over the GPUs of one host, by the wall clock",
 }
 """The suites that `all` leaves out, since they measure more than one GPU."""
+WITHOUT_A_GPU = {
+    "static": "registers, spills and accesses to memory of kernels, by Triton's compiler",
+}
+"""The suites that need none, and that `all` leaves out."""
 SECONDS = {"all": 540, "accuracy": 90, "devices": 225}
 """Suites with a limit of time, and after how many seconds no further part of them is begun."""
 PART = {"all": "suite", "accuracy": "length", "devices": "case"}
@@ -41,6 +47,8 @@ PART = {"all": "suite", "accuracy": "length", "devices": "case"}
 def asked(options: argparse.Namespace) -> int:
     """Does what the command line says; 1 if something was wrong or failed, 2 without a GPU."""
     suite = options.suite
+    if suite in WITHOUT_A_GPU:
+        return look(options)
     if suite not in ("all", *SUITES):
         return _way(suite)(options, suite)
     if options.dry_run:
@@ -157,6 +165,51 @@ def together(options: argparse.Namespace, suite: str) -> int:
     for line in wrong:
         terminal.say(f"WRONG OR FAILED: {line}")
     return 1 if wrong or content["left_out"] else 0
+
+
+def look(options: argparse.Namespace) -> int:
+    """Compiles kernels, without a GPU, and compares with a report; 1 if something is worse."""
+    missing = engines.why_no_triton()
+    if missing is not None:
+        terminal.say(f"static: {missing}")
+        return 2
+    names = [name for name in static_cases.calls() if options.only in name]
+    if not names:
+        sys.exit(f"no call's name contains {options.only!r}")
+    versions = static.versions()
+    terminal.say(", ".join(f"{name} {version}" for name, version in versions.items()))
+    kernels: list[static.Looks] = []
+    with terminal.progress("compiling", len(names)) as advance:
+        for of_call in static.measured(names, options.jobs):
+            kernels += of_call
+            advance("")
+    static_table.show(kernels)
+    path = options.out
+    if path is None and not (options.only or options.compare):
+        path = RESULTS / f"static-{versions['target'].replace('_', '-')}.json"
+    if path is not None:
+        static_table.write(path, kernels, versions)
+    return _compared(options.compare, names, kernels, versions) if options.compare else 0
+
+
+def _compared(
+    path: pathlib.Path,
+    names: Sequence[str],
+    kernels: Sequence[static.Looks],
+    versions: dict[str, str],
+) -> int:
+    committed, environment = static_table.read(path)
+    others = [f"{name} {v}" for name, v in environment.items() if versions.get(name) != v]
+    if others:
+        terminal.say(f"{path} is of {', '.join(others)}")
+    known = {*static_cases.calls()}
+    committed = [looks for looks in committed if looks.call in names or looks.call not in known]
+    found = static_table.differences(committed, kernels)
+    for difference in found:
+        terminal.say(difference.text)
+    worse = sum(difference.worse for difference in found)
+    terminal.say(f"{len(kernels)} kernels: {len(found)} differ from {path}, {worse} are worse")
+    return 1 if worse else 0
 
 
 def dry_run(options: argparse.Namespace, suites: Sequence[str]) -> int:

@@ -63,10 +63,11 @@ def _others() -> dict[str, str | None]:
 
 
 @contextlib.contextmanager
-def abstract_gpu() -> Iterator[None]:
-    """A GPU that programs can be lowered for, and that need not exist."""
+def abstract_gpus(count: int = 1) -> Iterator[None]:
+    """GPUs that programs can be lowered for, and that need not exist: a mesh of one axis, x."""
     device = jax.sharding.AbstractDevice(device_kind="NVIDIA H200", num_cores=None, platform="gpu")
-    mesh = jax.sharding.AbstractMesh((1,), ("x",), abstract_device=device)
+    auto = (jax.sharding.AxisType.Auto,)
+    mesh = jax.sharding.AbstractMesh((count,), ("x",), axis_types=auto, abstract_device=device)
     with jax.sharding.use_abstract_mesh(mesh):
         yield
 
@@ -78,7 +79,7 @@ def kernel_calls(program: str) -> int:
 
 def lower_for_cuda(fn: Any, operands: Sequence[Any]) -> jax.stages.Lowered:
     """Lowers ``fn`` for a CUDA GPU, on any machine."""
-    with contextlib.nullcontext() if has_gpu() else abstract_gpu():
+    with contextlib.nullcontext() if has_gpu() else abstract_gpus():
         return jax.jit(fn).trace(*operands).lower(lowering_platforms=("cuda",))
 
 

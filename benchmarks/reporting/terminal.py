@@ -70,10 +70,15 @@ def _styled(cell: str) -> str:
 
 
 def write(path: pathlib.Path, content: dict[str, Any], *, silent: bool = False) -> None:
-    """Writes JSON in one step, so that an interrupted run leaves the old file alone."""
+    """Writes JSON."""
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n", silent=silent)
+
+
+def write_text(path: pathlib.Path, text: str, *, silent: bool = False) -> None:
+    """Writes a file in one step, so that an interrupted run leaves the old one alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    unfinished.write_text(text)
     unfinished.replace(path)
     if not silent:
         say(f"written to {path}")

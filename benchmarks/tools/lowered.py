@@ -23,9 +23,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.sharding import AbstractDevice, AbstractMesh
-from jaxlib.mlir import ir
-from jaxlib.triton import dialect
 
+from benchmarks.measuring.triton_ir import readable
 from benchmarks.tools.lowered_calls import FUNCTIONS, Case, cases
 
 
@@ -107,7 +106,7 @@ def _without_kernels(text: str) -> tuple[list[str], str]:
     kernels: list[str] = []
 
     def numbered(found: re.Match[str]) -> str:
-        kernels.append(_readable(_bytes(found[1])))
+        kernels.append(readable(_bytes(found[1])))
         return f"ir = {len(kernels) - 1}"
 
     return kernels, _KERNEL.sub(numbered, text)
@@ -121,14 +120,6 @@ def _bytes(escaped: str) -> bytes:
         escaped,
     )
     return plain.encode("latin-1")
-
-
-def _readable(bytecode: bytes) -> str:
-    """A kernel without the places in Python that it comes from."""
-    with ir.Context() as context, ir.Location.unknown():
-        dialect.register_dialect(context)
-        context.load_all_available_dialects()
-        return str(ir.Module.parse(bytecode))
 
 
 def write(folder: pathlib.Path, jobs: int) -> None:
