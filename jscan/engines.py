@@ -205,6 +205,7 @@ def why_missing(name: str) -> str | None:
 
 
 def _why_no_pallas() -> str | None:
+    # Looked for and not imported: that is left to `jscan.kernels.internals`.
     if _is_there("jax._src.pallas.triton"):
         return None
     return f"jax {jax.__version__} has no Pallas for Triton: python -m pip install '{RANGE}' has it"
