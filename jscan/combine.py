@@ -145,6 +145,19 @@ class Combine:
             needs.append(frozenset(i % k for i, is_used in enumerate(used) if is_used))
         return tuple(needs)
 
+    def carried(self, outputs: Sequence[int]) -> list[int]:
+        """The leaves, in order, of what comes before an element, that ``outputs`` depend on.
+
+        A recurrence h = a h + b carries h, and no product of slopes.
+        """
+        needed = {*outputs}
+        while True:
+            _, used = pe.dce_jaxpr(self.jaxpr.jaxpr, [i in needed for i in range(self.num_leaves)])
+            more = {i for i, is_used in enumerate(used[: self.num_leaves]) if is_used}
+            if more <= needed:
+                return sorted(needed)
+            needed |= more
+
     @property
     def is_sum(self) -> bool:
         """Whether every leaf is added up, so that a scan is linear."""

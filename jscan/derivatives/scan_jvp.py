@@ -130,7 +130,7 @@ def _solve(
     else:
         chunk = Chunk(0, full[params["axis"]], params["axis"], params["reverse"])
         across = {"axis_name": params["axis_name"]}
-        read = reader(known, flags, full, component=part, chunk=chunk, **across, **how)
+        read = reader(known, flags, full=full, component=part, chunk=chunk, **across, **how)
         given = [jnp.broadcast_to(x, full) for x in coming]
         direct = recurrence.Recurrence(part, read, transposed=False, differentiable=True)
         pairs = zip(direct.elements(given)[-part.size :], widths, strict=True)

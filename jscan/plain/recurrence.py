@@ -1,9 +1,14 @@
-"""The recurrences of derivatives in plain JAX: on whole arrays, and on a CPU chunk by chunk."""
+"""The recurrences of derivatives in plain JAX.
+
+They run on whole arrays, and on a CPU one element after another, or chunk by chunk.
+"""
 
 from __future__ import annotations
 
+import abc
+import functools
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +20,25 @@ from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component
 from jscan.derivatives.jacobian import Source
 from jscan.derivatives.recurrence import IN_KERNELS
-from jscan.heads import as_bool, moved_on, neighbours
+from jscan.heads import as_bool, choose, moved_on, neighbours
 from jscan.plain import chunks
 from jscan.plain.chunks import Carry, Chunk
+from jscan.plain.serial import (
+    AT_ONCE,
+    Elements,
+    Place,
+    Read,
+    Walk,
+    can_be_walked,
+    elements_of,
+    is_fast,
+    shape_of,
+    words_of,
+)
 from jscan.primitives import parted
 
 T = TypeVar("T")
+X = TypeVar("X", jax.Array, Elements)
 
 
 def split(
@@ -32,45 +50,37 @@ def split(
     return leaves[:count], leaves[count:], flags
 
 
-class ChunkReader:
-    """Operands, as the matrices of a component read a chunk of them.
+class Reader(abc.ABC, Generic[X]):
+    """Operands, as the matrices of a component read some positions of them.
 
     Args:
       known: the values and elements that are read.
       flags: head flags, if the differentiated scan is segmented.
-      full: the shape of all operands together.
       component: what reads them.
-      chunk: the positions at which it reads.
       reverse: whether the differentiated scan runs from the end.
       exclusive: whether the values are the previous ones as they stand.
     """
 
     def __init__(
         self,
-        known: Sequence[jax.Array],
-        flags: jax.Array | None,
-        full: Sequence[int],
+        known: Sequence[X],
+        flags: X | None,
         *,
         component: Component,
-        chunk: Chunk,
         reverse: bool,
         exclusive: bool,
     ):
-        self.known, self.flags, self.component, self.chunk = known, flags, component, chunk
-        self.reverse, self.exclusive = reverse, exclusive
-        self.n = full[chunk.axis]
-        self.shape = (*full[: chunk.axis], chunk.size, *full[chunk.axis + 1 :])
+        self.known: Sequence[X] = known
+        self.flags: X | None = flags
+        self.component, self.reverse, self.exclusive = component, reverse, exclusive
 
-    def at(self, x: jax.Array, step: int) -> jax.Array:
+    @abc.abstractmethod
+    def at(self, x: X, step: int) -> jax.Array:
         """The elements so many steps on in scan order; at an end of the axis, the last ones."""
-        right = -step if self.reverse else step
-        if step == 0 or self.chunk.size != self.n or self.n == 0:
-            return jnp.broadcast_to(self.chunk.of(x, right), self.shape)
-        # Of a whole axis, which may be sharded, XLA moves less by a pad than by a concatenation.
-        zero = np.zeros((), x.dtype)[()]
-        moved = moved_on(x, zero, axis=self.chunk.axis, reverse=right > 0)
-        last = _is_at(x.shape, self.chunk.axis, self.n - 1 if right > 0 else 0)
-        return jnp.broadcast_to(jnp.where(last, x, moved), self.shape)
+
+    @abc.abstractmethod
+    def edge(self, reverse: bool) -> jax.Array:
+        """Where the first element of the axis is, or the last if ``reverse``."""
 
     def __call__(self, source: Source, step: int) -> jax.Array:
         """The operand that a matrix reads, so many steps on.
@@ -88,12 +98,6 @@ class ChunkReader:
             return value
         return jnp.where(self.end() if step else self.start(), self.at(x, 0), value)
 
-    def edge(self, reverse: bool) -> jax.Array:
-        """Where the first element of the axis is, or the last if ``reverse``."""
-        place = (self.n - 1 if reverse else 0) - self.chunk.start
-        place = jnp.clip(place, -1, self.chunk.size).astype(jnp.int32)
-        return _is_at(self.shape, self.chunk.axis, place)
-
     def start(self) -> jax.Array:
         """Where the differentiated scan starts: at the end of the axis, and in each segment."""
         first = self.edge(self.reverse)
@@ -107,6 +111,32 @@ class ChunkReader:
         if self.flags is None:
             return last
         return last | as_bool(self.at(self.flags, int(not self.reverse)))
+
+
+class ChunkReader(Reader[jax.Array]):
+    """The reader of a chunk, of operands whose shape together is ``full``."""
+
+    def __init__(self, *operands: Any, full: Sequence[int], chunk: Chunk, **how: Any):
+        super().__init__(*operands, **how)
+        self.chunk, self.n = chunk, full[chunk.axis]
+        self.shape = (*full[: chunk.axis], chunk.size, *full[chunk.axis + 1 :])
+
+    def at(self, x: jax.Array, step: int) -> jax.Array:
+        """The elements so many steps on in scan order; at an end of the axis, the last ones."""
+        right = -step if self.reverse else step
+        if step == 0 or self.chunk.size != self.n or self.n == 0:
+            return jnp.broadcast_to(self.chunk.of(x, right), self.shape)
+        # Of a whole axis, which may be sharded, XLA moves less by a pad than by a concatenation.
+        zero = np.zeros((), x.dtype)[()]
+        moved = moved_on(x, zero, axis=self.chunk.axis, reverse=right > 0)
+        last = _is_at(x.shape, self.chunk.axis, self.n - 1 if right > 0 else 0)
+        return jnp.broadcast_to(jnp.where(last, x, moved), self.shape)
+
+    def edge(self, reverse: bool) -> jax.Array:
+        """Where the first element of the axis is, or the last if ``reverse``."""
+        place = (self.n - 1 if reverse else 0) - self.chunk.start
+        place = jnp.clip(place, -1, self.chunk.size).astype(jnp.int32)
+        return _is_at(self.shape, self.chunk.axis, place)
 
 
 class PartReader(ChunkReader):
@@ -136,6 +166,23 @@ class PartReader(ChunkReader):
         here = lax.axis_index(self.axis_name)
         ends = lax.axis_size(self.axis_name) - 1 if reverse else 0
         return super().edge(reverse) & (here == ends)
+
+
+class PlaceReader(Reader[Elements]):
+    """The reader of a place of a walk, of which ``size`` is the shape."""
+
+    def __init__(self, *operands: Any, place: Place, size: Sequence[int], **how: Any):
+        super().__init__(*operands, **how)
+        self.place, self.size = place, tuple(size)
+
+    def at(self, x: Elements, step: int) -> jax.Array:
+        """The elements so many steps on in scan order; at an end of the axis, the last ones."""
+        return jnp.broadcast_to(self.place.of(x, -step if self.reverse else step), self.size)
+
+    def edge(self, reverse: bool) -> jax.Array:
+        """Whether the first element of the axis is here, or the last if ``reverse``."""
+        end = np.int32(self.place.n - 1 if reverse else 0)
+        return jnp.broadcast_to(self.place.position == end, self.size)
 
 
 def _is_at(shape: Sequence[int], axis: int, place: int | jax.Array) -> jax.Array:
@@ -174,7 +221,7 @@ def tangent_in_plain_jax(
     against = reverse != transposed
     chunk = Chunk(0, full[axis], axis, against)
     how: dict[str, Any] = {"component": component, "reverse": reverse, "exclusive": exclusive}
-    read = reader(known, flags, full, chunk=chunk, axis_name=axis_name, **how)
+    read = reader(known, flags, full=full, chunk=chunk, axis_name=axis_name, **how)
     given = [jnp.broadcast_to(x, full) for x in linear]
     solved = recurrence.Recurrence(component, read, transposed, differentiable)
     states = elements = solved.elements(given)
@@ -213,7 +260,7 @@ def tangent_in_chunks(
     how: dict[str, Any] = {"component": component, "reverse": reverse, "exclusive": exclusive}
 
     def step(chunk: Chunk, carry: Carry | None) -> tuple[list[jax.Array], Carry]:
-        read = ChunkReader(known, flags, full, chunk=chunk, **how)
+        read = ChunkReader(known, flags, full=full, chunk=chunk, **how)
         solved = recurrence.Recurrence(component, read, transposed)
         elements = solved.elements([read.at(x, 0) for x in linear])
         elements = _without_past(elements, component, read.edge(chunk.reverse))
@@ -230,6 +277,93 @@ def tangent_in_chunks(
     like = jnp.broadcast_to(lax.slice_in_dim(linear[0], 0, 1, axis=axis), row)
     zeros = [jnp.zeros_like(like, component.dtype)] * combine.num_leaves
     return chunks.run(step, full, dtypes, axis=axis, reverse=reverse != transposed, initial=zeros)
+
+
+def tangent_in_sequence(
+    *operands: jax.Array,
+    component: Component,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    transposed: bool,
+    segmented: bool,
+    dtypes: Sequence[np.dtype[Any]],
+    **_: Any,
+) -> list[jax.Array]:
+    """The results of ``tangent_p``, one element after another."""
+    shape = extent.full_shape(operands)
+    alike = extent.vary_alike(operands)
+    every = [elements_of(x, shape, axis) for x in alike]
+    known, linear, flags = split(every, component, segmented)
+    walk = _walk(operands, component, dtypes, shape, axis, reverse != transposed)
+    size = (walk.rows, 1, walk.full[2])
+    how: dict[str, Any] = {"component": component, "reverse": reverse, "exclusive": exclusive}
+    count = component.size
+
+    def begin(read: Read) -> list[jax.Array]:
+        return [jnp.broadcast_to(read(linear[0]), size).astype(component.dtype)] * count
+
+    def step(place: Place, states: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+        read = PlaceReader(known, flags, place=place, size=size, **how)
+        solved = recurrence.Recurrence(component, read, transposed)
+        elements = solved.elements([read.at(x, 0) for x in linear])
+        slopes, offsets = elements[:-count], elements[-count:]
+        rows = [slopes[i * count : (i + 1) * count] for i in range(count)] if slopes else [None]
+        states = [_next(row, states, x) for row, x in zip(rows, offsets, strict=True)]
+        if place.begins_turn:
+            states = _chosen(place.number == 0, offsets, states)
+        if flags is not None:
+            restarts = as_bool(place.of(flags, int(walk.reverse)))
+            states = _chosen(jnp.broadcast_to(restarts, size), offsets, states)
+        return solved.results(states), states
+
+    found = walk.run(step, begin, dtypes, alike[0])
+    return [x.reshape(shape) for x in found]
+
+
+def is_faster_in_sequence(
+    *operands: jax.Array,
+    component: Component,
+    axis: int,
+    dtypes: Sequence[np.dtype[Any]],
+    **_: Any,
+) -> bool:
+    """Whether `tangent_in_sequence` is faster than a tree."""
+    shape = extent.full_shape(operands)
+    walk = _walk(operands, component, dtypes, shape, axis, False)
+    if not (can_be_walked(operands, shape, axis) and walk.is_compiled_whole):
+        return False
+    return walk.beside >= AT_ONCE or all(is_fast(m.jaxpr) for m in (component.a, component.c))
+
+
+def _walk(
+    operands: Sequence[jax.Array],
+    component: Component,
+    dtypes: Sequence[np.dtype[Any]],
+    shape: Sequence[int],
+    axis: int,
+    reverse: bool,
+) -> Walk:
+    """The way through the arrays, of which what is known may be read at two places."""
+    known, _, _ = split(operands, component, False)
+    words = words_of([*(x.dtype for x in (*operands, *known)), *dtypes])
+    return Walk(shape_of(shape, axis), words, reverse)
+
+
+def _next(
+    slopes: Sequence[jax.Array] | None, states: Sequence[jax.Array], offset: jax.Array
+) -> jax.Array:
+    """A state that follows from those before it; a sum has no slopes."""
+    if slopes is None:
+        return states[0] + offset
+    products = [lax.mul(a, s) for a, s in zip(slopes, states, strict=True)]
+    return functools.reduce(lax.add, products) + offset
+
+
+def _chosen(
+    flags: jax.Array, chosen: Sequence[jax.Array], other: Sequence[jax.Array]
+) -> list[jax.Array]:
+    return [choose(flags, x, y) for x, y in zip(chosen, other, strict=True)]
 
 
 def _without_past(

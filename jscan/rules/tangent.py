@@ -14,7 +14,13 @@ from jscan import extent, meshes
 from jscan.derivatives import transposition
 from jscan.derivatives.components import Component
 from jscan.derivatives.tangents import Tangent, is_moving, summed_to, zero_of
-from jscan.plain.recurrence import split, tangent_in_chunks, tangent_in_plain_jax
+from jscan.plain.recurrence import (
+    is_faster_in_sequence,
+    split,
+    tangent_in_chunks,
+    tangent_in_plain_jax,
+    tangent_in_sequence,
+)
 from jscan.plain.uneven import tangent_uneven
 from jscan.primitives import AxisName, joined, tangent_p
 from jscan.rules import base, partition
@@ -56,6 +62,13 @@ def tangent_in_kernels(
             return kernels.tangent(known, linear, flags, method=way, **how, **params)
     way = "auto" if method == "block" else method
     return tangent_in_plain_jax(*operands, segmented=segmented, method=way, **how, **params)
+
+
+def tangent_on_cpu(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
+    """The recurrence in plain JAX, by what is fastest there. The method "xla" is a tree."""
+    if method != "xla" and is_faster_in_sequence(*operands, **params):
+        return tangent_in_sequence(*operands, **params)
+    return tangent_in_chunks(*operands, **params)
 
 
 def tangent_jvp(
@@ -139,7 +152,7 @@ base.register(
     uneven=tangent_uneven,
     in_kernels=tangent_in_kernels,
     dimensions=partition.together,
-    on_cpu=tangent_in_chunks,
+    on_cpu=tangent_on_cpu,
     jvp=tangent_jvp,
     transpose=tangent_transpose,
 )

@@ -15,7 +15,7 @@ import pytest
 from jscan import engines, kernels
 from jscan.combine import Combine, trace
 from jscan.kernels import tuning
-from jscan.plain import chunks
+from jscan.plain import chunks, sequence
 from jscan.plain.scan import scan_in_plain_jax
 from tests import reference
 from tests.cases import every_form, head_flags
@@ -31,9 +31,15 @@ STRATEGIES = ("lookback", "serial_lookback", "chained", "reduce_then_scan", "sca
 ENGINES = [
     Engine("plain", "xla", ()),
     Engine("plain-in-chunks", "xla", ()),
+    Engine("plain-in-sequence", "xla", ()),
     *(Engine(f"{name}-interpreted", name, (), interpreted=True) for name in ("block", *STRATEGIES)),
     *(Engine(f"{name}-gpu", name, (), gpu=True) for name in ("block", *STRATEGIES)),
 ]
+FORMS: dict[str, Callable[..., Any]] = {
+    "plain": scan_in_plain_jax,
+    "plain-in-chunks": chunks.scan_in_chunks,
+    "plain-in-sequence": sequence.scan_in_sequence,
+}
 every_engine = pytest.mark.parametrize(
     "strategy",
     [pytest.param(e, id=e.name, marks=[pytest.mark.gpu] if e.gpu else []) for e in ENGINES],
@@ -92,8 +98,7 @@ class Call:
             "used": self.wanted,
         }
         if engine.method == "xla":
-            whole = scan_in_plain_jax if engine.name == "plain" else chunks.scan_in_chunks
-            form = functools.partial(whole, segmented=self.flags is not None)
+            form = functools.partial(FORMS[engine.name], segmented=self.flags is not None)
         else:
             cut = None if engine.method == "block" else tile
             how = {"method": engine.method, "interpret": engine.interpreted, "tile": cut}

@@ -1,0 +1,256 @@
+"""Scans in plain JAX for CPUs, one element after another by `jscan.plain.serial`.
+
+A float sum of n elements would be wrong by n roundings. So what is carried begins anew every √n
+elements or so, in stretches, and what came before one is combined with each of its results:
+
+    prefix     the result before the stretch
+    local      x[i]             x[i] ⊕ x[i+1]               ...
+    result     prefix ⊕ x[i]    prefix ⊕ (x[i] ⊕ x[i+1])    ...    without prefix behind a restart
+
+That makes it 2 √n, and takes no longer, since no result waits for the one before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan import extent
+from jscan.combine import Combine
+from jscan.heads import as_bool, choose
+from jscan.plain.serial import (
+    AT_ONCE,
+    Elements,
+    Place,
+    Read,
+    Walk,
+    can_be_walked,
+    elements_of,
+    is_fast,
+    shape_of,
+    words_of,
+)
+from jscan.primitives import parted
+from jscan.starts import Start
+
+SHORTEST = 64
+"""Elements of a stretch, at least."""
+
+Leaves: TypeAlias = Mapping[int, jax.Array]
+"""Arrays by the numbers of the leaves that they are of."""
+
+
+def scan_in_sequence(
+    *operands: jax.Array,
+    combine: Combine,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    segmented: bool,
+    used: Sequence[bool],
+    start: Sequence[jax.Array] | None = None,
+    start_open: jax.Array | None = None,
+    **_: Any,
+) -> list[jax.Array]:
+    """The results of `scan_in_plain_jax`, one element after another."""
+    leaves, flags = parted(operands, segmented)
+    before = Start.of(start, start_open)
+    begin = [] if before is None else before.arrays
+    begin = [lax.expand_dims(x, range(x.ndim, leaves[0].ndim)) for x in begin]
+    shape = extent.full_shape([*operands, *begin])
+    alike = extent.vary_alike([*operands, *begin])
+    every = [elements_of(x, shape, axis) for x in alike]
+    count = len(leaves)
+    steps = _Steps(
+        combine,
+        every[:count],
+        None if flags is None else every[count],
+        every[len(operands) :],
+        _walk(combine, used, shape, axis=axis, reverse=reverse),
+        exclusive=exclusive,
+        used=used,
+    )
+    narrow = combine.result_dtypes([x.dtype for x in leaves])
+    results = [d for d, is_used in zip(narrow, used, strict=True) if is_used]
+    if 0 in shape:
+        return [jnp.zeros(shape, d) for d in results]
+    found = steps.walk.run(steps.take, steps.begin, results, alike[0])
+    return [x.reshape(shape) for x in found]
+
+
+def is_faster_in_sequence(
+    *operands: jax.Array,
+    combine: Combine,
+    axis: int,
+    reverse: bool,
+    used: Sequence[bool],
+    start: Sequence[jax.Array] | None = None,
+    **_: Any,
+) -> bool:
+    """Whether `scan_in_sequence` is faster than a tree."""
+    shape = extent.full_shape([*operands, *(start or [])])
+    if not can_be_walked(operands, shape, axis):
+        return False
+    walk = _walk(combine, used, shape, axis=axis, reverse=reverse)
+    return walk.is_compiled_whole and (walk.beside >= AT_ONCE or is_fast(combine.jaxpr))
+
+
+def _walk(
+    combine: Combine,
+    used: Sequence[bool],
+    shape: Sequence[int],
+    *,
+    axis: int,
+    reverse: bool,
+) -> Walk:
+    """The way through the arrays. Each element reads leaves, and writes results and a prefix."""
+    dtypes = [
+        *combine.dtypes,
+        *(d for d, is_used in zip(combine.dtypes, used, strict=True) if is_used),
+    ]
+    if _stretch(combine, shape[axis]) < shape[axis]:
+        dtypes += [combine.dtypes[i] for i in combine.carried([i for i, u in enumerate(used) if u])]
+    return Walk(shape_of(shape, axis), words_of(dtypes), reverse)
+
+
+def _stretch(combine: Combine, n: int) -> int:
+    """The length of a stretch: all of an axis where nothing is rounded."""
+    pairs = zip(combine.monoids, combine.dtypes, strict=True)
+    if all(name in ("max", "min") or not jnp.issubdtype(d, jnp.inexact) for name, d in pairs):
+        return n
+    root = max(SHORTEST, math.isqrt(n))
+    return min(n, -(-root // AT_ONCE) * AT_ONCE)
+
+
+class _State(NamedTuple):
+    """What is handed on from one element to the next. Leaves are known by their numbers.
+
+    Attributes:
+      local: what is combined since the stretch began, or the scan restarted in it.
+      last: the result before this one.
+      prefix: the result before the stretch.
+      reaches: whether the prefix is part of the result.
+      head: the head flag of the element before this one.
+    """
+
+    local: Leaves
+    last: Leaves
+    prefix: Leaves
+    reaches: jax.Array
+    head: jax.Array
+
+
+class _Steps:
+    """The steps of a scan.
+
+    Args:
+      combine: the operator.
+      leaves: the elements.
+      flags: head flags, if it is segmented.
+      start: what it starts from: values, and whether they reach the first element. Or nothing.
+      walk: the way through the arrays.
+      exclusive: whether a result is without its own element.
+      used: the results that are wanted.
+    """
+
+    def __init__(
+        self,
+        combine: Combine,
+        leaves: Sequence[Elements],
+        flags: Elements | None,
+        start: Sequence[Elements],
+        walk: Walk,
+        *,
+        exclusive: bool,
+        used: Sequence[bool],
+    ):
+        self.combine, self.leaves, self.flags, self.start = combine, leaves, flags, start
+        self.walk, self.exclusive = walk, exclusive
+        self.size = (walk.rows, 1, walk.full[2])
+        self.stretch = _stretch(combine, walk.full[1])
+        self.has_stretches = self.stretch < walk.full[1]
+        self.has_prefix = self.has_stretches or bool(start)
+        self.wanted = [i for i, is_used in enumerate(used) if is_used]
+        self.carried = combine.carried(self.wanted)
+        # All that is between a prefix and a result is combined with it.
+        self.local = range(combine.num_leaves) if self.has_prefix else self.carried
+
+    def begin(self, read: Read) -> _State:
+        """What is handed to the first element. Where nothing is said of a value it is not used."""
+        some = self._elements(read)
+        local = _of(some, self.local)
+        prefix = last = _of(some, self.carried if self.has_stretches or self.exclusive else [])
+        if self.exclusive:
+            last = self._identities(last)
+        like = read(self.leaves[0] if self.flags is None else self.flags)
+        shape = (1, 1, 1) if self.flags is None else like.shape
+        [never, _] = extent.vary_alike([jnp.zeros(shape, jnp.bool_), like])
+        if not self.start:
+            return _State(local, last, prefix, never, never)
+        count = self.combine.num_leaves
+        values = enumerate(zip(self.start[:count], self.combine.dtypes, strict=True))
+        before = {i: jnp.broadcast_to(read(x), self.size).astype(d) for i, (x, d) in values}
+        prefix, reaches = _of(before, self.carried), lax.bitwise_not(never)
+        for is_open in self.start[count:]:
+            reaches = jnp.logical_and(reaches, as_bool(read(is_open)))
+        if self.exclusive:
+            last = _chosen(reaches, prefix, last)
+        return _State(local, last, prefix, reaches, never)
+
+    def take(self, place: Place, state: _State) -> tuple[list[jax.Array], _State]:
+        """An element's results, and what is handed to the next one."""
+        local, last, prefix, reaches, head = state
+        xs = self._elements(place.of)
+        local = self._combined(local, xs, self.local)
+        if place.begins_turn:
+            begins = lax.rem(place.number, np.int32(self.stretch)) == 0
+            local = _chosen(begins, xs, local)
+            if self.has_stretches:
+                goes_on = begins & (place.number > 0)
+                prefix = _chosen(goes_on, last, prefix)
+                reaches = reaches | goes_on
+        shown = last
+        if self.flags is not None:
+            flag = as_bool(place.of(self.flags))
+            # From the other end a scan restarts behind a head.
+            restarts, head = (head, flag) if self.walk.reverse else (flag, head)
+            local = _chosen(restarts, xs, local)
+            reaches = reaches & ~restarts
+            if self.exclusive:
+                shown = _chosen(restarts, self._identities(last), last)
+        values = _of(local, self.carried)
+        if self.has_prefix:
+            values = _chosen(reaches, self._combined(prefix, local, self.carried), values)
+        if not self.exclusive:
+            shown = values
+        results = [shown[i] for i in self.wanted]
+        return results, _State(local, _of(values, last), prefix, reaches, head)
+
+    def _elements(self, read: Read) -> Leaves:
+        pairs = enumerate(zip(self.leaves, self.combine.dtypes, strict=True))
+        return {i: jnp.broadcast_to(read(x), self.size).astype(d) for i, (x, d) in pairs}
+
+    def _combined(self, left: Leaves, right: Leaves, wanted: Iterable[int]) -> Leaves:
+        """Leaves of two sides combined, of which the left one has only those that play a part."""
+        count = range(self.combine.num_leaves)
+        values = self.combine([left.get(i, right[i]) for i in count], [right[i] for i in count])
+        return {i: values[i] for i in wanted}
+
+    def _identities(self, like: Leaves) -> Leaves:
+        identity: Any = self.combine.identity
+        return {i: lax.full_like(x, identity[i]) for i, x in like.items()}
+
+
+def _of(leaves: Leaves, wanted: Iterable[int]) -> Leaves:
+    return {i: leaves[i] for i in wanted}
+
+
+def _chosen(flags: jax.Array, chosen: Leaves, other: Leaves) -> Leaves:
+    """Leaves like the ``other`` ones: those ``chosen`` where ``flags``."""
+    return {i: choose(flags, chosen[i], x) for i, x in other.items()}
