@@ -330,8 +330,10 @@ def is_faster_in_sequence(
 ) -> bool:
     """Whether `tangent_in_sequence` is faster than a tree."""
     shape = extent.full_shape(operands)
+    if not can_be_walked(operands, shape, axis):
+        return False
     walk = _walk(operands, component, dtypes, shape, axis, False)
-    if not (can_be_walked(operands, shape, axis) and walk.is_compiled_whole):
+    if not walk.is_compiled_whole:
         return False
     return walk.beside >= AT_ONCE or all(is_fast(m.jaxpr) for m in (component.a, component.c))
 

@@ -64,6 +64,10 @@ def scan_in_sequence(
     begin = [] if before is None else before.arrays
     begin = [lax.expand_dims(x, range(x.ndim, leaves[0].ndim)) for x in begin]
     shape = extent.full_shape([*operands, *begin])
+    narrow = combine.result_dtypes([x.dtype for x in leaves])
+    results = [d for d, is_used in zip(narrow, used, strict=True) if is_used]
+    if 0 in shape:
+        return [jnp.zeros(shape, d) for d in results]
     alike = extent.vary_alike([*operands, *begin])
     every = [elements_of(x, shape, axis) for x in alike]
     count = len(leaves)
@@ -76,10 +80,6 @@ def scan_in_sequence(
         exclusive=exclusive,
         used=used,
     )
-    narrow = combine.result_dtypes([x.dtype for x in leaves])
-    results = [d for d, is_used in zip(narrow, used, strict=True) if is_used]
-    if 0 in shape:
-        return [jnp.zeros(shape, d) for d in results]
     found = steps.walk.run(steps.take, steps.begin, results, alike[0])
     return [x.reshape(shape) for x in found]
 

@@ -282,7 +282,7 @@ def elements_of(x: jax.Array, full: Sequence[int], axis: int) -> Elements:
 def can_be_walked(operands: Sequence[jax.Array], full: Sequence[int], axis: int) -> bool:
     """Whether a loop takes these operands, whose shape together is ``full``, and is worth it."""
     sizes = shape_of(full, axis)
-    suit = all(x.dtype.name in DTYPES for x in operands)
+    suit = 0 not in sizes and all(x.dtype.name in DTYPES for x in operands)
     return suit and full[axis] > SHORT and max(sizes) < extent.FAR
 
 
