@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         *((name, suite.about) for name, suite in SUITES.items()),
         *runs.ON_ANY_MACHINE.items(),
         *runs.ON_SEVERAL_DEVICES.items(),
+        *runs.BESIDE_PLAIN_JAX.items(),
         *runs.WITHOUT_A_GPU.items(),
     ):
         suite = suites.add_parser(name, help=what, description=what)
@@ -49,6 +50,8 @@ def _parser() -> argparse.ArgumentParser:
             _add_measuring(suite, all_suites=name == "all")
         if name in runs.ON_SEVERAL_DEVICES:
             _add_sizes(suite)
+        if name in runs.BESIDE_PLAIN_JAX:
+            suite.add_argument("--only", default="", help="cases whose name contains this")
         if name in runs.WITHOUT_A_GPU:
             _add_comparison(suite)
         if name in runs.SECONDS:

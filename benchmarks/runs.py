@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+
+from benchmarks.cases import cpu as cpu_cases
 from benchmarks.cases import static as static_cases
 from benchmarks.cases.case import Case
 from benchmarks.cases.suites import SUITES
-from benchmarks.measuring import accuracy, devices, machine, measure, outside, overhead, static
+from benchmarks.measuring import accuracy, cpu, devices, machine, measure, outside, overhead, static
 from benchmarks.measuring.measure import Outcome, Stopwatch
 from benchmarks.measuring.programs import Program, compile_all, copy_program, plan, programs_of
 from benchmarks.reporting import report, static_table, terminal
@@ -35,6 +38,10 @@ ON_SEVERAL_DEVICES = {
     "devices": "scans of arrays that are sharded over the GPUs of one host, by the wall clock",
 }
 """The suites that `all` leaves out, since they measure more than one GPU."""
+BESIDE_PLAIN_JAX = {
+    "cpu": "calls in plain JAX on a CPU, beside what else there is in JAX, by the wall clock",
+}
+"""The suites that measure what runs where there is no GPU, and that `all` leaves out."""
 WITHOUT_A_GPU = {
     "static": "registers, spills and accesses to memory of kernels, by Triton's compiler",
 }
@@ -50,6 +57,8 @@ def asked(options: argparse.Namespace) -> int:
     suite = options.suite
     if suite in WITHOUT_A_GPU:
         return look(options)
+    if suite in BESIDE_PLAIN_JAX:
+        return beside(options, suite)
     if suite not in ("all", *SUITES):
         return _way(suite)(options, suite)
     if options.dry_run:
@@ -166,6 +175,27 @@ def together(options: argparse.Namespace, suite: str) -> int:
     for line in wrong:
         terminal.say(f"WRONG OR FAILED: {line}")
     return 1 if wrong or content["left_out"] else 0
+
+
+def beside(options: argparse.Namespace, suite: str) -> int:
+    """Measures calls on this machine's processor beside other plain JAX."""
+    cases = [case for case in cpu_cases.cases() if options.only in case.name]
+    if not cases:
+        sys.exit(f"no case's name contains {options.only!r}")
+    entries = []
+    on_cpu = jax.default_device(jax.local_devices(backend="cpu")[0])
+    with on_cpu, terminal.progress("measuring", len(cases)) as advance:
+        for entry in cpu.measured(cases):
+            entries.append(entry)
+            advance(cpu.line(entry))
+    cpu.show(entries)
+    content = {"suite": suite, "environment": _environment(options), "cases": entries}
+    if options.out or not options.only:
+        terminal.write(options.out or RESULTS / "cpu" / "beside-plain-jax.json", content)
+    wrong = cpu.wrong(entries)
+    for text in wrong:
+        terminal.say(f"WRONG OR FAILED: {text}")
+    return 1 if wrong else 0
 
 
 def look(options: argparse.Namespace) -> int:

@@ -309,9 +309,9 @@ def tangent_in_sequence(
         elements = solved.elements([read.at(x, 0) for x in linear])
         slopes, offsets = elements[:-count], elements[-count:]
         rows = [slopes[i * count : (i + 1) * count] for i in range(count)] if slopes else [None]
+        if place.is_first:
+            return solved.results(offsets), list(offsets)
         states = [_next(row, states, x) for row, x in zip(rows, offsets, strict=True)]
-        if place.begins_turn:
-            states = _chosen(place.number == 0, offsets, states)
         if flags is not None:
             restarts = as_bool(place.of(flags, int(walk.reverse)))
             states = _chosen(jnp.broadcast_to(restarts, size), offsets, states)

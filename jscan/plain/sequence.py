@@ -12,7 +12,6 @@ That makes it 2 √n, and takes no longer, since no result waits for the one bef
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -60,6 +59,7 @@ def scan_in_sequence(
 ) -> list[jax.Array]:
     """The results of `scan_in_plain_jax`, one element after another."""
     leaves, flags = parted(operands, segmented)
+    count = len(leaves)
     before = Start.of(start, start_open)
     begin = [] if before is None else before.arrays
     begin = [lax.expand_dims(x, range(x.ndim, leaves[0].ndim)) for x in begin]
@@ -68,20 +68,27 @@ def scan_in_sequence(
     results = [d for d, is_used in zip(narrow, used, strict=True) if is_used]
     if 0 in shape:
         return [jnp.zeros(shape, d) for d in results]
+    walk = _walk(combine, used, shape, axis=axis, reverse=reverse)
+    written = results
+    if walk.beside == 1:  # one by one is a slow way to convert elements
+        operands = (
+            *(x.astype(d) for x, d in zip(leaves, combine.dtypes, strict=True)),
+            *operands[count:],
+        )
+        written = [d for d, is_used in zip(combine.dtypes, used, strict=True) if is_used]
     alike = extent.vary_alike([*operands, *begin])
     every = [elements_of(x, shape, axis) for x in alike]
-    count = len(leaves)
     steps = _Steps(
         combine,
         every[:count],
         None if flags is None else every[count],
         every[len(operands) :],
-        _walk(combine, used, shape, axis=axis, reverse=reverse),
+        walk,
         exclusive=exclusive,
         used=used,
     )
-    found = steps.walk.run(steps.take, steps.begin, results, alike[0])
-    return [x.reshape(shape) for x in found]
+    found = walk.run(steps.take, steps.begin, written, alike[0])
+    return [x.reshape(shape).astype(d) for x, d in zip(found, results, strict=True)]
 
 
 def is_faster_in_sequence(
@@ -120,12 +127,11 @@ def _walk(
 
 
 def _stretch(combine: Combine, n: int) -> int:
-    """The length of a stretch: all of an axis where nothing is rounded."""
+    """The length of a stretch, a power of 2; all of an axis where nothing is rounded."""
     pairs = zip(combine.monoids, combine.dtypes, strict=True)
     if all(name in ("max", "min") or not jnp.issubdtype(d, jnp.inexact) for name, d in pairs):
         return n
-    root = max(SHORTEST, math.isqrt(n))
-    return min(n, -(-root // AT_ONCE) * AT_ONCE)
+    return min(n, max(SHORTEST, 1 << (n - 1).bit_length() // 2))
 
 
 class _State(NamedTuple):
@@ -207,14 +213,13 @@ class _Steps:
         """An element's results, and what is handed to the next one."""
         local, last, prefix, reaches, head = state
         xs = self._elements(place.of)
-        local = self._combined(local, xs, self.local)
-        if place.begins_turn:
-            begins = lax.rem(place.number, np.int32(self.stretch)) == 0
+        local = _of(xs, self.local) if place.is_first else self._combined(local, xs, self.local)
+        if self.has_stretches and place.begins_turn and not place.is_first:
+            # A stretch begins where a turn does, behind the element that is apart.
+            begins = place.number & np.int32(self.stretch - 1) == 1
             local = _chosen(begins, xs, local)
-            if self.has_stretches:
-                goes_on = begins & (place.number > 0)
-                prefix = _chosen(goes_on, last, prefix)
-                reaches = reaches | goes_on
+            prefix = _chosen(begins, last, prefix)
+            reaches = reaches | begins
         shown = last
         if self.flags is not None:
             flag = as_bool(place.of(self.flags))

@@ -128,7 +128,8 @@ class Place:
 
     Attributes:
       number: how many positions come before it in scan order.
-      begins_turn: whether a turn of the loop may begin here.
+      is_first: whether there are none.
+      begins_turn: whether a turn of the loop begins here.
       position: the position in memory order.
       row: the first of the rows.
       rows: how many there are.
@@ -136,6 +137,7 @@ class Place:
     """
 
     number: jax.Array
+    is_first: bool
     begins_turn: bool
     position: jax.Array
     row: jax.Array
@@ -209,21 +211,22 @@ class Walk:
         """
         outer, n, _ = self.full
         rows, turn = self.rows, self.turn
-        # Every element is written, so that only the mesh axes matter over which a value varies.
-        one = like.reshape(-1)[0]
-        unwritten = [Elements.of(jnp.broadcast_to(one.astype(d), self.full)) for d in dtypes]
+        zeros = [jnp.zeros(self.full, d) for d in dtypes]
+        unwritten = [Elements.of(x) for x in extent.vary_alike([*zeros, like])[:-1]]
 
         def of_rows(block: Any, words: list[jax.Array]) -> list[jax.Array]:
             row = block * np.int32(rows)
             first = np.int32(n - 1 if self.reverse else 0)
-            state = start(lambda x: x.part(row, rows, first, 1))
-            whole, rest = divmod(n, turn)
-            for count, steps, begin in ((whole, turn, 0), (rest, 1, whole * turn)):
+            carried = start(lambda x: x.part(row, rows, first, 1)), words
+            turns = functools.partial(self._turn, step, dtypes, row)
+            # The first step, which has nothing before it, is apart from those that are a loop.
+            carried = turns(1, 0, np.int32(0), carried)
+            whole, rest = divmod(n - 1, turn)
+            for count, steps, begin in ((whole, turn, 1), (rest, 1, 1 + whole * turn)):
                 if count:
-                    taken = functools.partial(self._turn, step, dtypes, row, steps, begin)
-                    end = np.int32(count)
-                    state, words = lax.fori_loop(np.int32(0), end, taken, (state, words))
-            return words
+                    taken = functools.partial(turns, steps, begin)
+                    carried = lax.fori_loop(np.int32(0), np.int32(count), taken, carried)
+            return carried[1]
 
         words = [x.words for x in unwritten]
         if rows == outer:
@@ -249,7 +252,8 @@ class Walk:
         for k in range(steps):
             number = i * np.int32(steps) + np.int32(begin + k)
             position = np.int32(n - 1) - number if self.reverse else number
-            parts, state = step(Place(number, k == 0, position, row, self.rows, n), state)
+            place = Place(number, begin + k == 0, k == 0, position, row, self.rows, n)
+            parts, state = step(place, state)
             words = [
                 Elements(x, d).with_part(part, row, position).words
                 for x, d, part in zip(words, dtypes, parts, strict=True)

@@ -1,0 +1,142 @@
+"""Calls on a CPU beside other plain JAX, by the wall clock: run times, and those of compiling.
+
+Programs are run by turns, so that what else the machine does meets all of them, and the fastest run
+of each counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchmarks.cases.case import Operation
+from benchmarks.cases.cpu import Comparison
+from benchmarks.reporting import terminal
+
+SECONDS = 1.2
+"""How long the programs of a case are run, all together, and no less than `LEAST` times each."""
+
+LEAST = 7
+COMPILED = 2
+"""How often each program is compiled, of which the faster time counts."""
+
+ALLOWED = 1.2
+"""The most that jscan may take, as a multiple of the fastest other program."""
+
+WRONG = 2e-2
+"""The most that results may differ, as a share of the largest: a roundings of bfloat16, or those
+of a sum of 10^6 float32 one after another."""
+
+
+def measured(cases: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
+    """What each case takes, one after another."""
+    for case in cases:
+        yield _entry(case)
+
+
+def _entry(case: Comparison) -> dict[str, Any]:
+    operands = [jax.device_put(x) for x in case.inputs()]
+    programs = {"jscan": case.jscan, **case.peers}
+    compiled, compiling = {}, {}
+    for name, run in programs.items():
+        compiled[name], compiling[name] = _compiled(run, operands)
+    results = {name: jax.tree.leaves(run(*operands)) for name, run in compiled.items()}
+    times = _by_turns(compiled, operands)
+    best = min(case.peers, key=lambda name: times[name])
+    return {
+        "name": case.name,
+        "jscan_ms": _rounded(times["jscan"]),
+        "peers_ms": {name: _rounded(times[name]) for name in case.peers},
+        "fastest": best,
+        "ratio": _rounded(times["jscan"] / times[best]),
+        "jscan_compile_s": _rounded(compiling["jscan"]),
+        "fastest_compile_s": _rounded(compiling[best]),
+        "compile_ratio": _rounded(compiling["jscan"] / compiling[best]),
+        "difference": max(_difference(results["jscan"], results[name]) for name in case.peers),
+    }
+
+
+def _rounded(x: float) -> float:
+    return float(f"{x:.4g}")
+
+
+def _compiled(run: Operation, operands: Sequence[jax.Array]) -> tuple[Callable[..., Any], float]:
+    """The program, and the seconds that tracing, lowering and compiling it take."""
+    best = float("inf")
+    for _ in range(COMPILED):
+        jax.clear_caches()
+        start = time.perf_counter()
+        program = jax.jit(lambda *xs: run(*xs)).lower(*operands).compile()
+        best = min(best, time.perf_counter() - start)
+    return program, best
+
+
+def _by_turns(
+    programs: Mapping[str, Callable[..., Any]], operands: Sequence[jax.Array]
+) -> dict[str, float]:
+    """The fewest milliseconds that each program takes."""
+    best = dict.fromkeys(programs, float("inf"))
+    begin, turn = time.perf_counter(), 0
+    while turn < LEAST or time.perf_counter() - begin < SECONDS:
+        for name, run in programs.items():
+            start = time.perf_counter()
+            jax.block_until_ready(run(*operands))
+            best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
+        turn += 1
+    return best
+
+
+def _difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
+    """The largest difference of results, as a share of the largest number among them."""
+    found = 0.0
+    for x, y in zip(ours, theirs, strict=True):
+        a, b = (np.asarray(z.astype("float32"), np.float64) for z in (x, y))
+        found = max(found, float(np.max(np.abs(a - b)) / max(1.0, float(np.max(np.abs(b))))))
+    return _rounded(found)
+
+
+def line(entry: Mapping[str, Any]) -> str:
+    """A case in a line."""
+    return (
+        f"{entry['name']}: {entry['jscan_ms']:.3f} ms, {entry['ratio']:.2f} of {entry['fastest']}, "
+        f"compiled in {entry['jscan_compile_s']:.2f} s, {entry['compile_ratio']:.2f}"
+    )
+
+
+def show(entries: Iterable[Mapping[str, Any]]) -> None:
+    """A table of all cases."""
+    rows = [
+        [
+            entry["name"],
+            f"{entry['jscan_ms']:.3f}",
+            f"{entry['peers_ms'][entry['fastest']]:.3f}",
+            entry["fastest"],
+            f"{entry['ratio']:.2f}",
+            f"{entry['jscan_compile_s']:.2f}",
+            f"{entry['fastest_compile_s']:.2f}",
+        ]
+        for entry in entries
+    ]
+    columns = [
+        "call",
+        "jscan ms",
+        "other ms",
+        "the fastest other",
+        "ratio",
+        "compiled s",
+        "other s",
+    ]
+    terminal.table("On a CPU, beside other plain JAX: lower is better", columns, rows)
+
+
+def wrong(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The cases whose results differ."""
+    return [
+        f"{entry['name']}: {entry['difference']:.2g} off"
+        for entry in entries
+        if not entry["difference"] <= WRONG
+    ]
