@@ -240,10 +240,10 @@ class Walk:
         self,
         step: Step[State],
         dtypes: Sequence[np.dtype[Any]],
-        row: jax.Array,
+        row: Any,
         steps: int,
         begin: int,
-        i: jax.Array,
+        i: Any,
         carried: tuple[State, list[jax.Array]],
     ) -> tuple[State, list[jax.Array]]:
         """A turn of the loop: as many steps, of which the first turn's first is at ``begin``."""
