@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +23,6 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.combine import Combine, trace
-from jscan.jaxprs import structure
 from jscan.kernels import language
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
@@ -35,25 +32,6 @@ from jscan.kernels.tile import Tile
 
 DEPTH = {np.dtype(np.float32): 69.0, np.dtype(np.float64): 600.0}
 """Natural logs: exp(-69) is 2^-100, 26 bits above the smallest normal float32; likewise float64."""
-
-
-def is_logaddexp(combine: Combine) -> bool:
-    """Whether ``combine`` is ``jnp.logaddexp`` of one real leaf."""
-    avals = combine.jaxpr.out_avals
-    return len(avals) == 1 and avals[0].dtype in DEPTH and _same(combine, avals[0].dtype)
-
-
-@functools.lru_cache(maxsize=1024)
-def _same(combine: Combine, dtype: np.dtype) -> bool:
-    return structure(combine.jaxpr.jaxpr) == _reference(dtype)
-
-
-@functools.cache
-def _reference(dtype: np.dtype) -> Any:
-    leaf = jax.ShapeDtypeStruct((2,), dtype)
-    combine = trace(jnp.logaddexp, [leaf], jax.tree.structure(0), 0, None)
-    assert combine is not None
-    return structure(combine.jaxpr.jaxpr)
 
 
 @functools.cache

@@ -40,9 +40,9 @@ from jscan.kernels.launch import (
     whole_bytes,
     why_not_dtypes,
 )
-from jscan.kernels.logaddexp import is_logaddexp
 from jscan.kernels.operator import Inexpressible, front, prepare
 from jscan.kernels.start import placed
+from jscan.logsums import is_logaddexp
 from jscan.starts import Start
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from jscan import heads
+from jscan import extent, heads
+
+UNROLLED = 4
+"""Elements that a turn of a loop takes."""
 
 
 def rank_in_plain_jax(
@@ -46,6 +51,84 @@ def rank_in_plain_jax(
     by_row = jax.vmap(of_row)(_rows(place, axis), _rows(element, axis))
     rest = (*marks.shape[:axis], *marks.shape[axis + 1 :])
     return [jnp.moveaxis(by_row.reshape(*rest, size), -1, axis)]
+
+
+def rank_on_cpu(
+    marks: jax.Array,
+    *unmarked: jax.Array,
+    axis: int,
+    source: str,
+    emit: str,
+    size: int,
+    **params: Any,
+) -> list[jax.Array]:
+    """The results of ``rank_p``, of which places are found one after another.
+
+    A scatter does the same on a CPU, and takes longer.
+    """
+    n = marks.shape[axis]
+    if emit in ("number", "before") or params["reverse"] or 0 in marks.shape or size == 0:
+        params |= {"axis": axis, "source": source, "emit": emit, "size": size}
+        return rank_in_plain_jax(marks, *unmarked, **params)
+    marked = _rows(_marked(marks, axis=axis, source=source), axis).astype(jnp.int32)
+    count = jnp.sum(marked, 1, keepdims=True, dtype=jnp.int32)
+
+    def place(row: Any, i: Any, mark: jax.Array, before: jax.Array) -> jax.Array:
+        if emit == "order":
+            first = np.int32(n) - lax.dynamic_slice(count, (row, np.int32(0)), (1, 1))
+            return jnp.where(mark != 0, first + before, i - before)
+        # An element that is not marked stands where the next one will, perhaps behind all of them.
+        return jnp.minimum(before, np.int32(size))
+
+    words = jnp.zeros((marked.shape[0], size + 1), jnp.int32)
+    found = lax.slice_in_dim(_put_in_turn(words, marked, place), 0, size, axis=1)
+    if emit != "order":
+        is_place = lax.broadcasted_iota(jnp.int32, found.shape, 1) < count
+        found = jnp.where(is_place, found, np.int32(n))
+    rest = (*marks.shape[:axis], *marks.shape[axis + 1 :])
+    return [jnp.moveaxis(found.reshape(*rest, size), -1, axis)]
+
+
+def last_places_on_cpu(places: jax.Array, *, axis: int, size: int) -> jax.Array:
+    """The last element along ``axis`` of those in each of so many places; -1 where there is none.
+
+    Elements of place ``size`` are in none.
+    """
+    rows = _rows(places, axis)
+    nowhere = jnp.full((rows.shape[0], size + 1), -1, jnp.int32)
+    words = _put_in_turn(nowhere, rows, lambda *given: given[2])
+    rest = (*places.shape[:axis], *places.shape[axis + 1 :])
+    found = lax.slice_in_dim(words, 0, size, axis=1).reshape(*rest, size)
+    return jnp.moveaxis(found, -1, axis)
+
+
+def _put_in_turn(
+    words: jax.Array,
+    elements: jax.Array,
+    place: Callable[[Any, Any, jax.Array, jax.Array], jax.Array],
+) -> jax.Array:
+    """Rows of ``words``, into which the number of each element of a row is put, one by one.
+
+    ``place`` says where, given row and number of an element, the element and the sum of those
+    before it.
+    """
+    zero = jnp.zeros((1, 1), jnp.int32)
+    words, zero, elements = extent.vary_alike([words, zero, elements])
+    rows, n = elements.shape
+
+    def of_row(row: Any, words: jax.Array) -> jax.Array:
+        def one(i: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            words, before = state
+            element = lax.dynamic_slice(elements, (row, i), (1, 1))
+            where = (row, place(row, i, element, before)[0, 0])
+            number = jnp.full((1, 1), i, jnp.int32)
+            return lax.dynamic_update_slice(words, number, where), before + element
+
+        end = np.int32(n)
+        return lax.fori_loop(np.int32(0), end, one, (words, zero), unroll=UNROLLED)[0]
+
+    put: jax.Array = lax.fori_loop(np.int32(0), np.int32(rows), of_row, words)
+    return put
 
 
 def _rows(x: jax.Array, axis: int) -> jax.Array:

@@ -13,11 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, heads, meshes, operators, primitives
+from jscan import extent, heads, logsums, meshes, operators, primitives
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype, trace
 from jscan.plain import scatters
+from jscan.plain.ranks import last_places_on_cpu
 from jscan.plain.scan import Combination, flattened, scan_in_plain_jax
+from jscan.plain.sequence import scan_on_cpu
 from jscan.primitives import parted
 
 
@@ -30,13 +32,14 @@ def reduce_in_plain_jax(
     method: str,
     differentiable: bool = False,
     exact: bool = False,
+    on_cpu: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
     """The results of ``reduce_p``.
 
     A whole axis is reduced in pairs of neighbours, or of bits by XLA's own reduction; segments by a
     scatter if the operator is one that XLA scatters by, else by a scan. Where JAX is to
-    differentiate that scan, it is a bound one by ``method``.
+    differentiate that scan, it is a bound one by ``method``; a program for CPUs has its own.
     """
     leaves, descriptor = parted(operands, kind != "whole")
     full = full_shape(operands, axis, kind)
@@ -54,6 +57,9 @@ def reduce_in_plain_jax(
             elements, numbers, combine, axis=axis, num_segments=num_segments, method=way
         )
         return [x.astype(dtype) for x, dtype in zip(results, narrow, strict=True)]
+    if descriptor is None and logsums.is_logaddexp(combine) and not differentiable:
+        found = [logsums.reduced(x, axis=axis) for x in elements]
+        return [x.astype(dtype) for x, dtype in zip(found, narrow, strict=True)]
     wide = [jnp.moveaxis(x, axis, 0) for x in elements]
     if descriptor is None and are_monoids(combine) and not are_divisible(combine):
         results = [x[None] for x in reduce_monoids(wide, combine, axis=0)]
@@ -62,7 +68,9 @@ def reduce_in_plain_jax(
         results = reduce_pairs(fn, wide, axis=0)
     else:
         numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
-        results = _reduce_segments(wide, jnp.moveaxis(numbers, axis, 0), combine, num_segments)
+        numbers = jnp.moveaxis(numbers, axis, 0)
+        scan = functools.partial(scan_on_cpu, method=method) if on_cpu else scan_in_plain_jax
+        results = _reduce_segments(wide, numbers, combine, num_segments, scan, on_cpu=on_cpu)
     return [
         jnp.moveaxis(x, 0, axis).astype(dtype) for x, dtype in zip(results, narrow, strict=True)
     ]
@@ -105,7 +113,13 @@ def segment_numbers(
 
 
 def _reduce_segments(
-    leaves: list[jax.Array], numbers: jax.Array, combine: Combine, num_segments: int
+    leaves: list[jax.Array],
+    numbers: jax.Array,
+    combine: Combine,
+    num_segments: int,
+    scan: Callable[..., list[jax.Array]],
+    *,
+    on_cpu: bool,
 ) -> list[jax.Array]:
     """Reduce along the first axis."""
     identity = combine.identity
@@ -119,8 +133,13 @@ def _reduce_segments(
     flags = heads.changes(numbers, axis=0)
     how: dict[str, Any] = {"combine": combine, "axis": 0, "reverse": False, "exclusive": False}
     used = (True,) * len(leaves)
-    scanned = scan_in_plain_jax(*leaves, flags, segmented=True, used=used, **how)
-    return last_of_segments(scanned, numbers, identity, axis=0, num_segments=num_segments)
+    scanned = scan(*leaves, flags, segmented=True, used=used, **how)
+    where: dict[str, Any] = {"axis": 0, "num_segments": num_segments}
+    places = None
+    if on_cpu and numbers.size and num_segments and numbers.shape[0] < extent.FAR:
+        inside = heads.places_of(numbers, num_segments)
+        places = last_places_on_cpu(inside, axis=0, size=num_segments)
+    return last_of_segments(scanned, numbers, identity, places=places, **where)
 
 
 def _by_bound_scan(

@@ -23,6 +23,8 @@ from jax import lax
 from jscan import extent
 from jscan.combine import Combine
 from jscan.heads import as_bool, choose
+from jscan.plain.chunks import scan_in_chunks
+from jscan.plain.scan import scan_in_plain_jax
 from jscan.plain.serial import (
     AT_ONCE,
     Elements,
@@ -91,6 +93,19 @@ def scan_in_sequence(
     return [x.reshape(shape).astype(d) for x, d in zip(found, results, strict=True)]
 
 
+def scan_on_cpu(
+    *operands: jax.Array, method: str = "auto", compact: bool = False, **params: Any
+) -> list[jax.Array]:
+    """The results of ``scan_p``, by what is fastest on a CPU.
+
+    The method "xla" is a tree on every platform; in chunks if it is to keep little but its results.
+    """
+    if method == "auto" and is_faster_in_sequence(*operands, **params):
+        return scan_in_sequence(*operands, **params)
+    form = scan_in_chunks if compact else scan_in_plain_jax
+    return form(*operands, **params)
+
+
 def is_faster_in_sequence(
     *operands: jax.Array,
     combine: Combine,
@@ -121,15 +136,23 @@ def _walk(
         *combine.dtypes,
         *(d for d, is_used in zip(combine.dtypes, used, strict=True) if is_used),
     ]
-    if _stretch(combine, shape[axis]) < shape[axis]:
-        dtypes += [combine.dtypes[i] for i in combine.carried([i for i, u in enumerate(used) if u])]
+    wanted = [i for i, is_used in enumerate(used) if is_used]
+    if _stretch(combine, wanted, shape[axis]) < shape[axis]:
+        dtypes += combine.dtypes
     return Walk(shape_of(shape, axis), words_of(dtypes), reverse)
 
 
-def _stretch(combine: Combine, n: int) -> int:
-    """The length of a stretch, a power of 2; all of an axis where nothing is rounded."""
+def _stretch(combine: Combine, wanted: Sequence[int], n: int) -> int:
+    """The length of a stretch, a power of 2; all of an axis where nothing is gained by them.
+
+    Nothing is where nothing is rounded. Nor is it in a recurrence h = a h + b, which a loop carries
+    without products of slopes: they would be wrong, too, and may overflow.
+    """
     pairs = zip(combine.monoids, combine.dtypes, strict=True)
-    if all(name in ("max", "min") or not jnp.issubdtype(d, jnp.inexact) for name, d in pairs):
+    is_exact = all(
+        name in ("max", "min") or not jnp.issubdtype(d, jnp.inexact) for name, d in pairs
+    )
+    if is_exact or len(combine.carried(wanted)) < combine.num_leaves:
         return n
     return min(n, max(SHORTEST, 1 << (n - 1).bit_length() // 2))
 
@@ -179,10 +202,10 @@ class _Steps:
         self.combine, self.leaves, self.flags, self.start = combine, leaves, flags, start
         self.walk, self.exclusive = walk, exclusive
         self.size = (walk.rows, 1, walk.full[2])
-        self.stretch = _stretch(combine, walk.full[1])
+        self.wanted = [i for i, is_used in enumerate(used) if is_used]
+        self.stretch = _stretch(combine, self.wanted, walk.full[1])
         self.has_stretches = self.stretch < walk.full[1]
         self.has_prefix = self.has_stretches or bool(start)
-        self.wanted = [i for i, is_used in enumerate(used) if is_used]
         self.carried = combine.carried(self.wanted)
         # All that is between a prefix and a result is combined with it.
         self.local = range(combine.num_leaves) if self.has_prefix else self.carried

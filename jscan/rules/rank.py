@@ -11,7 +11,7 @@ from jax.core import ShapedArray
 
 from jscan import extent, meshes
 from jscan.plain.across import rank_across
-from jscan.plain.ranks import rank_in_plain_jax
+from jscan.plain.ranks import rank_in_plain_jax, rank_on_cpu
 from jscan.plain.uneven import rank_uneven
 from jscan.primitives import AxisName, rank_p
 from jscan.rules import base, partition
@@ -73,6 +73,7 @@ base.register(
     name="rank",
     abstract_eval=rank_abstract_eval,
     plain=rank_in_plain_jax,
+    on_cpu=rank_on_cpu,
     across=rank_across,
     uneven=rank_uneven,
     in_kernels=rank_in_kernels,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -249,6 +250,7 @@ base.register(
     name="reduction",
     abstract_eval=reduce_abstract_eval,
     plain=reduce_in_plain_jax,
+    on_cpu=functools.partial(reduce_in_plain_jax, on_cpu=True),
     across=reduce_across,
     uneven=reduce_uneven,
     in_kernels=reduce_in_kernels,

@@ -15,10 +15,9 @@ from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.scan_jvp import scan_jvp
 from jscan.derivatives.tangents import Tangent, summed_to
+from jscan.plain import sequence
 from jscan.plain.across import scan_across
-from jscan.plain.chunks import scan_in_chunks
 from jscan.plain.scan import scan_in_plain_jax
-from jscan.plain.sequence import is_faster_in_sequence, scan_in_sequence
 from jscan.plain.uneven import scan_uneven
 from jscan.primitives import joined, parted, scan_p
 from jscan.rules import base, partition
@@ -87,20 +86,7 @@ def scan_plainly(*operands: jax.Array, **params: Any) -> list[jax.Array]:
 
 def scan_on_cpu(*operands: jax.Array, **params: Any) -> list[jax.Array]:
     """The scan in plain JAX, by what is fastest there."""
-    return _scan_by(_fastest_on_cpu, *operands, **params)
-
-
-def _fastest_on_cpu(
-    *operands: jax.Array, compact: bool, method: str, **params: Any
-) -> list[jax.Array]:
-    """One element after another, or by a tree, in chunks if it is to keep little but its results.
-
-    The method "xla" is a tree on every platform.
-    """
-    if method == "auto" and is_faster_in_sequence(*operands, **params):
-        return scan_in_sequence(*operands, **params)
-    form = scan_in_chunks if compact else scan_in_plain_jax
-    return form(*operands, **params)
+    return _scan_by(sequence.scan_on_cpu, *operands, **params)
 
 
 def _scan_by(

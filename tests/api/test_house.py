@@ -24,6 +24,7 @@ FLOORS = (
     "primitives",
     "kernels",
     "derivatives",
+    "logsums",
     "combine starts",
     "heads",
     "arguments jaxprs meshes operators",
