@@ -76,6 +76,8 @@ on_engines = pytest.mark.usefixtures("engine")
 _FIRST = (
     # The fallback has no tiles, and its compilation grows with the logarithm of the size.
     Engine("xla", "xla", (*SMALL, 257), LARGE[:1], breadth=("sweep",), automatic=True),
+    # What "auto" takes on a CPU: axes longer than 8 one element after another, floats in stretches.
+    Engine("auto", "auto", (0, 1, 2, 8, 9, 17, 65, 129, 257, 1337), LARGE[:1], breadth=("sweep",)),
     Engine("block-interpreted", "block", (0, 1, 2, 31, 33, 257), interpreted=True),
     # Left to itself it takes whole rows as a block, and only the longest of these by lookback.
     Engine(

@@ -333,7 +333,7 @@ def _recurrence_tree(a: jax.Array, b: jax.Array, axis: int = 0) -> Any:
 
 
 def _recurrence_peers(shape: Shape, axis: int) -> dict[str, Operation]:
-    peers = {
+    peers: dict[str, Operation] = {
         "lax.scan": _along(_recurrence_loop, axis),
         "lax.associative_scan": functools.partial(_recurrence_tree, axis=axis),
     }

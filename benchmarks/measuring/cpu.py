@@ -17,12 +17,12 @@ from benchmarks.cases.case import Operation
 from benchmarks.cases.cpu import Comparison
 from benchmarks.reporting import terminal
 
-SECONDS = 1.2
+SECONDS = 0.8
 """How long the programs of a case are run, all together, and no less than `LEAST` times each."""
 
 LEAST = 7
-COMPILED = 2
-"""How often each program is compiled, of which the faster time counts."""
+COMPILED = 1
+"""How often each program is compiled, of which the fastest time counts."""
 
 ALLOWED = 1.2
 """The most that jscan may take, as a multiple of the fastest other program."""

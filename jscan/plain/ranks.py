@@ -119,12 +119,13 @@ def _put_in_turn(
     def of_row(row: Any, words: jax.Array) -> jax.Array:
         def one(i: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             words, before = state
+            i = lax.convert_element_type(i, np.int32)  # with 64-bit types it may have 64 bits
             element = lax.dynamic_slice(elements, (row, i), (1, 1))
             where = (row, place(row, i, element, before)[0, 0])
             number = jnp.full((1, 1), i, jnp.int32)
             return lax.dynamic_update_slice(words, number, where), before + element
 
-        end = np.int32(n)
+        row, end = lax.convert_element_type(row, np.int32), np.int32(n)
         return lax.fori_loop(np.int32(0), end, one, (words, zero), unroll=UNROLLED)[0]
 
     put: jax.Array = lax.fori_loop(np.int32(0), np.int32(rows), of_row, words)
