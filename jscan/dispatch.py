@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from jscan import heads, identities, meshes, primitives
+from jscan.arguments.arrays import is_held
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype, checked, trace
 from jscan.division import Division, Given, divide
@@ -133,7 +134,7 @@ def _resolve_operator(call: Call, fn: Operator) -> tuple[Sequence[Neutral], Comb
     if any(leaf.shape != call.leaves[0].shape for leaf in call.leaves):
         return identity, None
     try:
-        return identity, _trace_once(fn, call.treedef, dtypes)
+        return identity, _trace_once(fn, call.treedef, dtypes, is_held(np.float64))
     except (TypeError, ValueError):
         # It does not suit the pytree; this trace raises the same error in the caller's name.
         traced = trace(fn, call.leaves, call.treedef, call.axis, None, caller=call.caller)
@@ -326,16 +327,20 @@ def _reduce_whole(
 def combine_once(operator: Operator, dtypes: tuple[np.dtype, ...]) -> Combine:
     """An operator of this package as data, on one leaf or on a flat tuple of leaves."""
     treedef = jax.tree.structure(0 if len(dtypes) == 1 else dtypes)
-    combine = _trace_once(operator, treedef, dtypes)
+    combine = _trace_once(operator, treedef, dtypes, is_held(np.float64))
     assert combine is not None
     return combine
 
 
 @functools.lru_cache(maxsize=256)
 def _trace_once(
-    operator: Operator, treedef: jax.tree_util.PyTreeDef, dtypes: tuple[np.dtype, ...]
+    operator: Operator, treedef: jax.tree_util.PyTreeDef, dtypes: tuple[np.dtype, ...], x64: bool
 ) -> Combine | None:
-    """An operator of this package as data, with its identity; it cannot change between calls."""
+    """An operator of this package as data, with its identity; it cannot change between calls.
+
+    Whether there are types of 64 bits, ``x64``, may change.
+    """
+    del x64
     identity = operator.identities([accumulation_dtype(dtype) for dtype in dtypes])
     leaves = [jax.ShapeDtypeStruct((1,), dtype) for dtype in dtypes]
     return trace(operator, leaves, treedef, 0, identity)

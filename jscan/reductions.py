@@ -6,15 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from jscan import by_ids, dispatch, operators
 from jscan.arguments.choices import as_axis_name, check_method, check_operator
+from jscan.arguments.descriptors import is_known
 from jscan.arguments.identity import as_identity
 from jscan.arguments.scalars import as_count
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
-from jscan.division import Given, as_segments
-from jscan.eager import ARRAY, NONE, compiled
+from jscan.division import Given, as_segments, of_reduction
+from jscan.eager import NONE, compiled, tree
 from jscan.segments import Segments, is_whole
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -322,10 +324,20 @@ def reduce(
       >>> print(run(jnp.arange(4 * mesh.size) % 4))
       3
     """
+    if num_segments is None and axis_name is None:
+        num_segments = _known_count(segments)
     return _reduce(fn, elems, identity, segments, num_segments, axis, axis_name, method)
 
 
-@compiled(operators.Operator, ARRAY, NONE, NONE, NONE, int, NONE, str)
+def _known_count(segments: Any) -> int | None:
+    """The number of known segments, or None."""
+    if isinstance(segments, (jax.Array, np.ndarray)) and is_known(segments):
+        fits = segments.ndim > 0 and segments.dtype.kind in "biu"
+        segments = Segments.from_flags(segments) if fits else None
+    return segments.num_segments if isinstance(segments, Segments) else None
+
+
+@compiled(operators.KINDS, tree, NONE, of_reduction, (NONE, int), int, NONE, str)
 def _reduce(
     fn: Callable[[Any, Any], Any],
     elems: Any,

@@ -15,8 +15,8 @@ from jscan.arguments.identity import as_identity
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
-from jscan.division import as_segments
-from jscan.eager import ARRAY, NONE, compiled
+from jscan.division import as_segments, of_scan
+from jscan.eager import NONE, compiled, elements, tree
 
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
@@ -114,7 +114,7 @@ def associative_scan(
     )
 
 
-@compiled(operators.Operator, ARRAY, NONE, ARRAY, int, bool, bool, NONE, str)
+@compiled(operators.KINDS, tree, NONE, of_scan, int, bool, bool, NONE, str)
 def _associative_scan(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -323,7 +323,7 @@ def cumlogsumexp(
 _ONE_LEAF = jax.tree.structure(0)
 
 
-@compiled(str, operators.Operator, ARRAY, int, bool, bool, ARRAY, NONE, str)
+@compiled(str, operators.Operator, elements, int, bool, bool, of_scan, NONE, str)
 def _cumulative(
     caller: str,
     operator: operators.Operator,

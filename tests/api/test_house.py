@@ -15,19 +15,20 @@ ROOT = Path(__file__).parents[2]
 FLOORS = (
     "jscan",
     "scans recurrences reductions vectors networks by_ids",
+    "orders",
     "dispatch programs",
     "division identities wires",
     "rules",
     "derivatives.scan_jvp",
     "plain",
-    "segments traced_bounds",
+    "segments counted traced_bounds",
     "primitives",
     "kernels",
     "derivatives",
     "combine starts",
     "heads",
     "arguments jaxprs meshes operators",
-    "eager extent engines",
+    "eager extent engines remembered",
     "versions",
 )
 """Modules and packages from the roof to the ground. One imports from its own floor and below."""
