@@ -51,10 +51,13 @@ CALLS = CUSTOM_CALLS | {"jit", "pjit", "closed_call", "core_call", "checkpoint",
 
 
 def is_elementwise(closed: core.ClosedJaxpr, shape: tuple[int, ...]) -> bool:
-    """Whether every equation works element by element on values of ``shape`` or on scalars."""
+    """Whether every equation works element by element on values of ``shape`` or on scalars.
+
+    Constants are scalars; those of the whole, not of calls inside of it, may be traced.
+    """
     if closed.effects:
         return False
-    constants = list(closed.consts)
+    constants = [x for x in closed.consts if not _is_traced_scalar(x)]
     for eqn in equations(closed.jaxpr):
         name = eqn.primitive.name
         if name in CALLS:
@@ -179,6 +182,12 @@ def _called(eqn: core.JaxprEqn) -> tuple[core.Jaxpr, list[Any]]:
     """The jaxpr that a call runs, and its constants."""
     inner = next(eqn.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in eqn.params)
     return (inner.jaxpr, list(inner.consts)) if isinstance(inner, core.ClosedJaxpr) else (inner, [])
+
+
+def _is_traced_scalar(value: Any) -> bool:
+    if not isinstance(value, jax.core.Tracer) or value.shape != ():
+        return False
+    return isinstance(value.dtype, np.dtype) and value.dtype != jax.dtypes.float0
 
 
 def _is_concrete_scalar(value: Any) -> bool:

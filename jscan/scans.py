@@ -42,7 +42,7 @@ def associative_scan(
     Args:
       fn: an associative operator; it need not commute. ``fn(a, b)`` takes two pytrees like
         ``elems`` and returns one with the same shapes and dtypes. The GPU kernels need it to work
-        element by element on leaves of one shape and to close over nothing but concrete scalars;
+        element by element on leaves of one shape and to close over nothing but scalars;
         any other operator runs in plain JAX.
       elems: a pytree of arrays of any dtype with one length along ``axis``.
       reverse: scan from the end. Segments then restart at their last elements.

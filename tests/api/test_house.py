@@ -27,6 +27,7 @@ FLOORS = (
     "derivatives",
     "combine starts",
     "heads",
+    "called",
     "arguments jaxprs meshes operators",
     "eager extent engines remembered",
     "versions",
