@@ -77,7 +77,8 @@ def differences(before: Sequence[Looks], after: Sequence[Looks]) -> list[Differe
     """What differs between reports of the same calls.
 
     It is worse if a kernel spills more than before, or at all if it is new; if it needs more
-    registers, or its accesses are narrower, by `MORE`; or if a call has no kernel any more.
+    registers by `MORE`, unless it spills less for that; if its accesses are narrower by `MORE`; or
+    if a call has no kernel any more.
     """
     old, new = ({looks.key: looks for looks in report} for report in (before, after))
     found = []
@@ -110,7 +111,7 @@ def _changes(old: Looks, new: Looks) -> Iterator[Difference]:
         if field.name == "spilled":
             worse = is_now > was
         elif field.name == "registers":
-            worse = is_now > MORE * was
+            worse = is_now > MORE * was and new.spilled >= old.spilled
         elif field.name in ("loads", "stores"):
             worse = MORE * _mean_width(is_now) < _mean_width(was)
             was, is_now = _widths(was), _widths(is_now)

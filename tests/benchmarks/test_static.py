@@ -137,6 +137,12 @@ def test_what_is_worse(changes, text, worse):
     assert found == static_table.Difference(f"cumsum: block, pallas: {text}", worse)
 
 
+def test_registers_are_no_loss_in_place_of_spills():
+    (found,) = static_table.differences([looks(spilled=9)], [looks(registers=200)])
+    assert found.text.endswith("registers 100 → 200, spilled 9 → 0")
+    assert not found.worse
+
+
 def test_kernels_that_come_and_go():
     assert static_table.differences([looks()], [looks()]) == []
     (none,) = static_table.differences([looks()], [])
