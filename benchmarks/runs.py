@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import pathlib
 import sys
 import time
@@ -178,6 +179,12 @@ def look(options: argparse.Namespace) -> int:
         sys.exit(f"no call's name contains {options.only!r}")
     versions = static.versions()
     terminal.say(", ".join(f"{name} {version}" for name, version in versions.items()))
+    if options.compare:
+        compiler = json.loads(options.compare.read_text(encoding="utf-8"))["environment"]["triton"]
+        if compiler != versions["triton"]:
+            install = f"python -m pip install triton=={compiler}"
+            terminal.say(f"{options.compare} is of triton {compiler}: {install}")
+            return 2
     kernels: list[static.Looks] = []
     with terminal.progress("compiling", len(names)) as advance:
         for of_call in static.measured(names, options.jobs):

@@ -71,7 +71,7 @@ def engine() -> Choice: ...
 @overload
 def engine(name: str) -> contextlib.AbstractContextManager[None]: ...
 def engine(name: str | None = None) -> Choice | contextlib.AbstractContextManager[None]:
-    """The engine that builds kernels for a GPU; or, given a name, a context that names it.
+    """The engine that would build kernels for a GPU; or, given a name, a context that names it.
 
     Both engines run the same kernels. "pallas" comes with jax, which says that it will remove it
     one day; "jax-triton" needs the packages jax-triton and triton. The environment's
@@ -83,8 +83,9 @@ def engine(name: str | None = None) -> Choice | contextlib.AbstractContextManage
         were compiled in another context are compiled anew.
 
     Returns:
-      Without ``name``, an object with the ``name`` of the engine that runs, None for plain JAX, and
-      the ``reason``. With it, a context manager.
+      Without ``name``, an object with the ``name`` of the engine that runs in programs for a GPU,
+      None for plain JAX, and the ``reason``; whether there is a GPU plays no part. With it, a
+      context manager.
 
     Raises:
       ValueError: there is no engine of this name.
@@ -191,6 +192,10 @@ def lowering_kernels() -> contextlib.AbstractContextManager[None]:
     return versions.lowering_kernels(by_pallas=name_for_kernels() == "pallas")
 
 
+INSTALL = "python -m pip install 'jscan[cuda]' brings it, and what it needs"
+"""The command that mends what is missing of the second engine."""
+
+
 # --- what is installed --------------------------------------------------------------------------
 
 
@@ -200,6 +205,7 @@ def why_missing(name: str) -> str | None:
 
 
 def _why_no_pallas() -> str | None:
+    # Looked for and not imported: that is left to `jscan.kernels.internals`.
     if _is_there("jax._src.pallas.triton"):
         return None
     return f"jax {jax.__version__} has no Pallas for Triton: python -m pip install '{RANGE}' has it"
@@ -208,7 +214,7 @@ def _why_no_pallas() -> str | None:
 def _why_no_jax_triton() -> str | None:
     ours = _version("jax-triton") if _is_there("jax_triton") else None
     if ours is None:
-        return "jax-triton is not installed: python -m pip install jax-triton"
+        return f"jax-triton is not installed: {INSTALL}"
     if ours < OLDEST_JAX_TRITON:
         oldest = _dotted(OLDEST_JAX_TRITON)
         return (
@@ -219,7 +225,7 @@ def _why_no_jax_triton() -> str | None:
     if reason is not None:
         return reason
     if not any(map(_is_there, ("jax_cuda13_plugin", "jax_cuda12_plugin"))):
-        return "jax has no plugin for CUDA, which jax-triton needs: pip install 'jax[cuda13]'"
+        return f"jax has no plugin for CUDA, which jax-triton needs: {INSTALL}"
     return None
 
 

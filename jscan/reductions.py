@@ -292,8 +292,8 @@ def reduce(
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; flags are
         not bool or integer; a leaf is not an array; ``axis_name`` is not a name.
       ValueError: ``axis``, a length, a shape, ``identity``, ``num_segments``, ``axis_name`` or
-        ``method`` does not fit; across devices, segments have an ``identity`` that is not known to
-        be one, or ``fn`` works on whole arrays.
+        ``method`` does not fit; across devices, ``num_segments`` is missing beside flags or ids of
+        a part.
 
     On a CUDA GPU each leaf is read once; head flags, and the ids of ``from_ids``, are read twice.
     Without segments the operators that are one machine operation (``add``, ``max``, ...) take XLA's

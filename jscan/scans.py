@@ -75,7 +75,7 @@ def associative_scan(
       ValueError: ``axis``, a length, a shape, ``identity`` or ``method`` does not fit,
         ``identity`` is not neutral, or ``fn`` returns another structure (a list may stand for a
         tuple) or shape; ``axis_name`` is used outside of ``shard_map``, names an axis that it does
-        not divide, or one twice; across devices ``fn`` works on whole arrays by segments.
+        not divide, or one twice; lengths across devices do not add up to the whole axis.
 
     On a CUDA GPU a scan is one kernel and a fill of its state: each leaf and flag is read once and
     each result that is used is written once. An exclusive scan by an ``identity`` that does not

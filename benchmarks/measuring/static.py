@@ -87,8 +87,7 @@ def compiled_ir(kernel: triton_ir.Kernel, capability: int) -> Any:
     target = GPUTarget("cuda", capability, 32)
     backend = make_backend(target)
     told = {"num_warps": kernel.warps, "num_stages": 1, **compiling.OPTIONS}
-    with tempfile.TemporaryDirectory() as folder, triton.knobs.cache.scope():
-        triton.knobs.cache.dir = folder
+    with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "kernel.ttir")
         path.write_text(kernel.text)
         context = ir.context()
@@ -108,8 +107,13 @@ def with_resources(compile_it: Callable[[], Any]) -> tuple[Any, int, int]:
     import triton
 
     said = io.StringIO()
-    with triton.knobs.nvidia.scope(), contextlib.redirect_stdout(said):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(triton.knobs.nvidia.scope())
+        stack.enter_context(triton.knobs.cache.scope())
+        stack.enter_context(contextlib.redirect_stdout(said))
         triton.knobs.nvidia.dump_ptxas_log = True
+        # What is found in a cache is not compiled, and ptxas says nothing of it.
+        triton.knobs.cache.dir = stack.enter_context(tempfile.TemporaryDirectory())
         found = compile_it()
     registers, spilled = (
         re.search(pattern, said.getvalue())

@@ -14,6 +14,7 @@ from benchmarks.reporting import (
     accuracy_table,
     curves,
     devices_table,
+    engines_table,
     markdown,
     orderings,
     plots,
@@ -154,6 +155,7 @@ MARKS: dict[str, Callable[[Results], str | None]] = {
         tables.with_temporaries,
     ),
     "figures of devices": figures_of_devices,
+    "figures of engines": lambda results: engines_table.page() if "core" in results else None,
     "figures of accuracy": figures_of_accuracy,
 }
 """What stands between a mark and its end; None where it has not been measured."""

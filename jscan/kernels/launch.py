@@ -73,7 +73,7 @@ class Cut:
         )
         if by_words:
             word = VECTOR if len(widths) > 1 else 16 // min(widths)
-            self.geometry = self.geometry.by_words(word)
+            self.geometry = self.geometry.by_words(word, tuned.strip_or_tile)
         flat, views = zip(*(view(x, full, axis) for x in operands), strict=True)
         self.operands: list[jax.Array] = list(flat)
         self.views: tuple[View, ...] = views

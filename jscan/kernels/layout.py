@@ -96,14 +96,19 @@ class Geometry:
         """The number of tiles along the axis, which may begin anywhere in its first word."""
         return -(-(self.n + self.word - 1) // self.length)
 
-    def by_words(self, word: int) -> Geometry:
-        """The same, cut along words of so many elements where rows begin inside of them."""
+    def by_words(self, word: int, strip: int) -> Geometry:
+        """The same, cut along words of so many elements where rows begin inside of them.
+
+        Places are read ``strip`` by ``strip``.
+        """
         rows_fit = self.rows == 1 or self.outer * self.n < extent.FAR
         counted = max(self.outer * word, self.n + 2 * self.length) < extent.FAR
         longer = dataclasses.replace(self, word=word)
-        # A row that fits a tile still has to, and a word's elements to be one tile's.
-        fits = self.length % word == 0 and (self.tiles > 1 or longer.tiles == 1)
-        suits = self.inner == 1 and self.n % word != 0
+        # A row that fits a tile still has to, and a word's elements to be one strip's.
+        whole = self.length % word == 0 and strip % word == 0
+        fits = whole and (self.tiles > 1 or longer.tiles == 1)
+        # Of rows shorter than a word several would lie in the array's last one.
+        suits = self.inner == 1 and self.n % word != 0 and self.n >= word
         return longer if suits and fits and rows_fit and counted else self
 
     @property

@@ -33,7 +33,8 @@ def located(bounds: Ref, first: jax.Array, tile: Tile, count: int) -> jax.Array:
     """The segment of each position of the tile; ``first`` is where the row's bounds begin."""
     start = tile.index * np.int32(tile.geometry.length)
     low = segment_of(bounds, first, start, count)
-    if tile.geometry.n == 1:  # Triton 3.6 fails where it finds that the loop below never runs
+    if 1 in (tile.geometry.n, count):
+        # Triton 3.6 fails where it finds that the loop below never runs.
         return jnp.zeros(tile.geometry.shape, jnp.int32) + low
     end = jnp.minimum(start + np.int32(tile.geometry.length), np.int32(tile.geometry.n))
     high = segment_of(bounds, first, end - np.int32(1), count)

@@ -99,9 +99,27 @@ def register(
 
 
 def _run(primitive: core.Primitive, *operands: jax.Array, **params: Any) -> list[jax.Array]:
-    # Under disable_jit the compiled function would come back here.
-    with jax.disable_jit(False), _outside_of_vmap(params["layout"]):
-        return _compiled(primitive, tuple(sorted(params.items())))(*operands)
+    compiled = _compiled(primitive, tuple(sorted(params.items())))
+    # Under disable_jit the compiled function would come back here; so it would where jax looks for
+    # the operation that made a NaN, which is this one.
+    with (
+        jax.disable_jit(False),
+        _outside_of_vmap(params["layout"]),
+        jax.debug_nans(False),
+        jax.debug_infs(False),
+    ):
+        results = compiled(*operands)
+    _check_finite(primitive, results)
+    return results
+
+
+def _check_finite(primitive: core.Primitive, results: Sequence[jax.Array]) -> None:
+    """Raise where a result has what `jax.debug_nans` and `jax.debug_infs` look for."""
+    for is_wrong, what in ((jnp.isnan, "nan"), (jnp.isinf, "inf")):
+        if getattr(jax.config, f"jax_debug_{what}s") and any(
+            jnp.issubdtype(x.dtype, jnp.inexact) and bool(is_wrong(x).any()) for x in results
+        ):
+            raise FloatingPointError(f"invalid value ({what}) encountered in {primitive.name}")
 
 
 def _outside_of_vmap(layout: meshes.Layout | None) -> contextlib.AbstractContextManager[None]:

@@ -97,3 +97,16 @@ def test_under_transformations_and_without_jit():
         np.testing.assert_array_equal(jscan.cumsum(X), np.cumsum(X))
     text = str(jax.make_jaxpr(lambda: jscan.cumsum(X))())
     assert text.count("jscan_scan") == 1
+
+
+@pytest.mark.parametrize("call", [jscan.cumsum, lambda x: jscan.associative_scan(jnp.add, x)])
+def test_nans_and_infinities_are_found(call):
+    x = jnp.array([1.0, jnp.nan, jnp.inf])
+    with jax.debug_nans(True):
+        np.testing.assert_array_equal(call(X), np.cumsum(X))
+        with pytest.raises(FloatingPointError, match="nan"):
+            call(x)
+        with pytest.raises(FloatingPointError, match="nan"):
+            jax.jit(call)(x)
+    with jax.debug_infs(True), pytest.raises(FloatingPointError, match="inf"):
+        call(x[2:])

@@ -65,11 +65,14 @@ def test_the_command_compares_and_fails_where_kernels_are_worse(tmp_path, capsys
     assert main([*arguments, "--compare", str(own)]) == 0
     assert "2 kernels: 0 differ" in capsys.readouterr().out
     fewer = dataclasses.replace(report[0], registers=report[0].registers // 2)
-    static_table.write(own, [fewer, report[1]], {**versions, "triton": "3.0"})
+    static_table.write(own, [fewer, report[1]], {**versions, "jax": "0.0"})
     assert main([*arguments, "--compare", str(own)]) == 1
     out = capsys.readouterr().out
     assert f"registers {fewer.registers} → {report[0].registers} (WORSE)" in out
-    assert "is of triton 3.0" in out
+    assert "is of jax 0.0" in out
+    static_table.write(own, report, {**versions, "triton": "3.0"})
+    assert main([*arguments, "--compare", str(own)]) == 2
+    assert "is of triton 3.0: python -m pip install triton==3.0" in capsys.readouterr().out
 
 
 def test_the_report_is_of_these_calls():

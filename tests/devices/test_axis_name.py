@@ -15,6 +15,8 @@ from jscan import kernels, operators, primitives
 from tests.devices.layouts import COUNT, HEADS, SORTED, N, assert_close, collectives, mesh_of
 from tests.functions import affine
 
+pytestmark = pytest.mark.sweep
+
 ROW = np.random.default_rng(0).uniform(0.5, 1.5, N)
 MESHES = {
     "8": ((8,), ("a",)),

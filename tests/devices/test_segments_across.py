@@ -14,6 +14,8 @@ from jscan.plain.across import of_this_part
 from tests.devices.layouts import COUNT, HEADS, SORTED, N, assert_close, collectives, mesh_of
 from tests.functions import affine
 
+pytestmark = pytest.mark.sweep
+
 ROW = np.random.default_rng(0).uniform(0.5, 1.5, N)
 LENGTHS = [3, 1, 0, 23, 34, 3]
 MESHES = {"8": ((8,), "a"), "4 of 4 x 2": ((4, 2), "a"), "the other way": ((4, 2), ("b", "a"))}

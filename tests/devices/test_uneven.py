@@ -19,6 +19,8 @@ from tests.devices.layouts import assert_close, collectives, mesh_of, placed
 from tests.functions import affine, multiply_matrices
 from tests.walk import sequential
 
+pytestmark = pytest.mark.sweep
+
 ROWS = 3
 LENGTHS = (1, 7, 9, 13, 31)
 LAYOUTS = {

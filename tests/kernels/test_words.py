@@ -144,11 +144,14 @@ def _added(x: Any, y: Any) -> Any:
 
 def test_words_are_taken_where_rows_begin_inside_of_them():
     rows = Geometry(4, 33, 1, 1, 16, 1, reverse=False, exclusive=False)
-    assert rows.by_words(4).word == 4
-    assert rows.by_words(4).tiles == 3
-    assert Geometry(4, 32, 1, 1, 16, 1, reverse=False, exclusive=False).by_words(4).word == 1
+    assert rows.by_words(4, 16).word == 4
+    assert rows.by_words(4, 16).tiles == 3
+    assert Geometry(4, 32, 1, 1, 16, 1, reverse=False, exclusive=False).by_words(4, 16).word == 1
     lanes = Geometry(4, 33, 2, 1, 16, 2, reverse=False, exclusive=False)
-    assert lanes.by_words(4).word == 1
+    assert lanes.by_words(4, 16).word == 1
+    assert rows.by_words(4, 2).word == 1
+    short = Geometry(9, 3, 1, 1, 16, 1, reverse=False, exclusive=False)
+    assert short.by_words(4, 16).word == 1
     # A row that fills its tile stays in it.
     whole = Geometry(4, 15, 1, 2, 16, 1, reverse=False, exclusive=False)
-    assert whole.by_words(4).word == 1
+    assert whole.by_words(4, 16).word == 1

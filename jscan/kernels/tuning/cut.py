@@ -46,6 +46,7 @@ class Shape:
     segmented: bool
     equations: int  # of the operator: what one combination costs
     integers: bool = False  # whether all leaves are
+    widened: bool = False  # whether elements are combined in a wider type than they are stored in
     tile: Tuning | None = None  # the cut to take instead of a chosen one
 
     @classmethod
@@ -67,6 +68,7 @@ class Shape:
             segmented=segmented,
             equations=len(operator.jaxpr.eqns),
             integers=all(leaf.dtype.kind in "iub" for leaf in leaves),
+            widened=operator.out_avals[0].dtype.itemsize > leaves[0].dtype.itemsize,
             tile=tile,
         )
 
@@ -87,6 +89,7 @@ class Rule:
     operands: tuple[tuple[int, int], ...] = ()  # one of these pairs of bytes and leaves an element
     segmented: bool | None = None
     integers: bool | None = None
+    widened: bool | None = None
 
     def holds(self, shape: Shape) -> bool:
         """Whether the shape meets the conditions."""
@@ -96,6 +99,7 @@ class Rule:
             and (not self.operands or (shape.width, shape.leaves) in self.operands)
             and (self.segmented is None or shape.segmented == self.segmented)
             and (self.integers is None or shape.integers == self.integers)
+            and (self.widened is None or shape.widened == self.widened)
         )
 
 
