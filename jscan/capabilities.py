@@ -63,10 +63,15 @@ def of_program(devices: Iterable[Any] = ()) -> int | None:
 
 def _default() -> Iterator[Any]:
     """The device that jax takes where none is named, and GPUs."""
-    chosen: Any = jax.config.values["jax_default_device"]
+    chosen = _chosen()
     if chosen is not None:
         yield from jax.devices(chosen) if isinstance(chosen, str) else [chosen]
     try:
         yield from jax.devices("gpu")
     except RuntimeError:
         return
+
+
+def _chosen() -> Any:
+    """What the context or the user's settings name as the default: a device or a platform."""
+    return jax.config.values["jax_default_device"]

@@ -92,6 +92,22 @@ def test_the_devices_of_a_program_come_first(machine):
     assert capabilities.of_program() == 89
 
 
+def test_the_default_device_comes_before_others(machine, monkeypatch):
+    monkeypatch.setattr(capabilities, "_chosen", lambda: machine[1])
+    assert capabilities.of_program() == 80
+    monkeypatch.setattr(capabilities, "_chosen", lambda: "gpu")
+    assert capabilities.of_program() == 89
+
+
+@pytest.mark.usefixtures("machine")
+def test_the_default_device_is_what_jax_says():
+    assert capabilities._chosen() is None
+    [cpu, *_] = jax.local_devices(backend="cpu")
+    with jax.default_device(cpu):
+        assert capabilities._chosen() is cpu
+        assert capabilities.of_program() == 89
+
+
 @pytest.mark.usefixtures("machine")
 def test_a_cpu_among_the_devices_of_a_program_has_none():
     assert capabilities.of_program(jax.local_devices(backend="cpu")) == 89

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import engines, primitives
+from jscan import capabilities, engines, primitives
 from jscan.kernels import engines as seam
 from tests.kernels.test_lowering import array, calls, cuda_program, gpu_of, h200
 
@@ -319,6 +319,26 @@ def test_threads_lower_at_once(jax_triton):
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lowered, range(70_030, 70_038))) == [1] * 8
+
+
+@pytest.mark.usefixtures("jax_triton")
+def test_a_program_is_compiled_for_its_devices(monkeypatch):
+    asked = []
+
+    def of_program(devices):
+        asked.append([*devices])
+        return 90
+
+    monkeypatch.setattr(capabilities, "of_program", of_program)
+    own = jax.devices()[2:4]
+    mesh = jax.sharding.Mesh(own, "x")
+    scan = jax.shard_map(jscan.cumsum, mesh=mesh, in_specs=jax.P("x"), out_specs=jax.P("x"))
+    parts = jax.device_put(jnp.ones(70_052), jax.NamedSharding(mesh, jax.P("x")))
+    jax.jit(scan).trace(parts).lower(lowering_platforms=("cuda",))
+    assert asked == [own]
+    # jax tells of no devices where it takes a program for one of all devices of a kind.
+    jax.jit(jscan.cumsum).trace(array(70_053)).lower(lowering_platforms=("cuda",))
+    assert asked == [own, []]
 
 
 @pytest.mark.usefixtures("jax_triton")
