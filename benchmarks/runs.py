@@ -187,7 +187,7 @@ def look(options: argparse.Namespace) -> int:
             return 2
     kernels: list[static.Looks] = []
     with terminal.progress("compiling", len(names)) as advance:
-        for of_call in static.measured(names, options.jobs):
+        for of_call in static.measured(names, options.jobs, static.looks_of):
             kernels += of_call
             advance("")
     static_table.show(kernels)
