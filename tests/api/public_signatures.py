@@ -101,7 +101,7 @@ SIGNATURES = {
         "(x: 'Any', mask: 'Any', segments: 'Any', axis: 'int' = 0) -> 'tuple[Any, Segments]'"
     ),
     "jscan.triton_source": (
-        "(fn: 'Callable[..., Any]', *args: 'Any', ptx: 'bool' = False) -> 'str'"
+        "(fn: 'Callable[..., Any]', /, *args: 'Any', ptx: 'bool' = False, **kwargs: 'Any') -> 'str'"
     ),
     "jscan.networks.brent_kung": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "

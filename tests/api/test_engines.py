@@ -6,6 +6,7 @@ import concurrent.futures
 import importlib
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ import pytest
 import jscan
 from jscan import engines, primitives
 from jscan.kernels import engines as seam
-from tests.kernels.test_lowering import array, calls, cuda_program, h200
+from tests.kernels.test_lowering import array, calls, cuda_program, gpu_of, h200
 
 BLOCK = "import sys; sys.modules['jax._src.pallas.triton'] = None\n"
 """Makes the first engine's part of jax one that is not there."""
@@ -164,7 +165,12 @@ def test_the_first_that_is_there_runs(installed):
         (
             OTHERS,
             {"jax_triton": (0, 3, 1), "triton": (3, 5, 1)},
-            r"triton 3\.5\.1 is too old for jax-triton 0\.3\.1: .*'triton>=3\.6'",
+            r"triton 3\.5\.1 is too old for jax-triton 0\.3\.1: .*'triton>=3\.6,<3\.7'",
+        ),
+        (
+            OTHERS,
+            {"jax_triton": (0, 3, 1), "triton": (3, 9, 0)},
+            r"triton 3\.9\.0 is too new for jax-triton 0\.3\.1: .*'triton>=3\.6,<3\.7'",
         ),
         (OTHERS[:2], {"jax_triton": (0, 3, 1), "triton": (3, 6)}, r"no plugin .*'jscan\[cuda\]'"),
     ],
@@ -173,8 +179,18 @@ def test_what_is_missing_is_named_with_what_to_install(installed, modules, versi
     installed([PALLAS, *modules], **versions)
     with pytest.raises(ImportError, match=f"engine: .*{said}"):
         jscan.engine("jax-triton")
-    with engines.named("jax-triton"), pytest.raises(ImportError, match=f"jscan: .*{said}"):
-        cuda_program(jscan.cumsum, array(70_011))
+    with engines.named("jax-triton"):
+        assert jscan.engine().name is None
+        explained = rf"jax-triton is named, so that kernels raise ImportError: .*{said}"
+        assert re.match(explained, jscan.engine().reason)
+        with pytest.raises(ImportError, match=f"jscan: .*{said}"):
+            cuda_program(jscan.cumsum, array(70_011))
+
+
+def test_newer_versions_than_there_are_run(installed):
+    installed(OTHERS, jax_triton=(0, 5), triton=(3, 11))
+    with jscan.engine("jax-triton"):
+        assert jscan.engine().name == "jax-triton"
 
 
 def test_pallas_that_is_not_there_is_named_with_what_to_install(installed):
@@ -186,7 +202,10 @@ def test_pallas_that_is_not_there_is_named_with_what_to_install(installed):
 def test_without_any_all_runs_in_plain_jax_and_says_so_once(installed):
     installed([])
     assert jscan.engine().name is None
-    with pytest.warns(RuntimeWarning, match=r"plain JAX .* pip install 'jscan\[cuda\]'"):
+    with pytest.warns(
+        RuntimeWarning,
+        match=r"without its kernels .* plain JAX takes .* pip install 'jscan\[cuda\]'",
+    ):
         program = cuda_program(jscan.cumsum, array(70_012))
     assert calls(program) == 0
     with warnings.catch_warnings():
@@ -303,11 +322,9 @@ def test_threads_lower_at_once(jax_triton):
 
 @pytest.mark.usefixtures("jax_triton")
 def test_a_program_for_an_unknown_device_says_so():
-    device = jax.sharding.AbstractDevice("NVIDIA Abacus", num_cores=None, platform="gpu")
-    mesh = jax.sharding.AbstractMesh((1,), ("device",), abstract_device=device)
     with (
-        jax.sharding.use_abstract_mesh(mesh),
-        pytest.raises(RuntimeError, match="no compute capability is known of a NVIDIA Abacus"),
+        gpu_of("NVIDIA Abacus"),
+        pytest.raises(RuntimeError, match="no compute capability is known of a 'NVIDIA Abacus'"),
     ):
         jax.jit(jscan.cumsum).trace(array(70_040)).lower(lowering_platforms=("cuda",))
 

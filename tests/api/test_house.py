@@ -28,7 +28,7 @@ FLOORS = (
     "heads",
     "arguments jaxprs meshes operators",
     "eager extent engines",
-    "versions",
+    "capabilities versions",
 )
 """Modules and packages from the roof to the ground. One imports from its own floor and below."""
 
