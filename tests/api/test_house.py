@@ -20,7 +20,7 @@ FLOORS = (
     "rules",
     "derivatives.scan_jvp",
     "plain",
-    "segments traced_bounds",
+    "plans segments traced_bounds",
     "primitives",
     "kernels",
     "derivatives",
