@@ -146,7 +146,7 @@ def look(options: argparse.Namespace) -> int:
     if missing is not None:
         terminal.say(f"walk --static: {missing}")
         return 2
-    names = static.ENGINES if options.engine is None else (options.engine,)
+    names = static.here() if options.engine is None else (options.engine,)
     of_number = functools.partial(walk.looks_of, options.seed, options.largest, names)
     kernels: list[static.Looks] = []
     failed = 0
