@@ -165,7 +165,7 @@ class Combine:
         def swapped(whole: Callable[..., list[Scalar]], *operands: Scalar) -> list[Scalar]:
             return whole(*operands[k:], *operands[:k])
 
-        jaxpr = _trace_scalars(
+        jaxpr = scalar_jaxpr(
             functools.partial(swapped, lambda *full: evaluate(self.jaxpr.jaxpr, full)),
             [aval.dtype for aval in self.jaxpr.in_avals],
         )
@@ -184,7 +184,7 @@ class Combine:
             results = whole(*full)
             return [results[i] for i in kept]
 
-        jaxpr = _trace_scalars(
+        jaxpr = scalar_jaxpr(
             functools.partial(restricted, lambda *full: evaluate(self.jaxpr.jaxpr, full)),
             [self.jaxpr.in_avals[i].dtype for i in inputs],
         )
@@ -293,11 +293,11 @@ def trace_open(
         zeros: list[Any] = [np.zeros((), dtype)[()] for dtype in dtypes_of_scalars]
         identity = (*identity, *zeros)
     name = getattr(fn, "__name__", getattr(fn, "name", type(fn).__name__))
-    jaxpr = _trace_scalars(on_scalars, [*dtypes, *dtypes_of_scalars] * 2)
+    jaxpr = scalar_jaxpr(on_scalars, [*dtypes, *dtypes_of_scalars] * 2)
     return Traced(Combine(jaxpr, identity, name, rules), scalars)
 
 
-def _trace_scalars(
+def scalar_jaxpr(
     fn: Callable[..., list[Scalar]], dtypes: Sequence[DTypeLike]
 ) -> core.ClosedJaxpr:
     """The jaxpr of ``fn`` on scalars, without equations that no result depends on."""

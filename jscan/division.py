@@ -13,9 +13,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jscan.arguments.arrays import Array, as_marks
+from jscan.arguments.descriptors import is_known
 from jscan.eager import UNFIT, marks
 from jscan.plain.across import flags_of_this_part
 from jscan.segments import (
@@ -50,6 +52,14 @@ def of_reduction(segments: Any) -> Any:
     if not isinstance(segments, Segments):
         return marks(segments)
     return without_flags(segments) if can_be_read(segments) else UNFIT
+
+
+def known_count(segments: Any) -> int | None:
+    """The number of known segments, or None."""
+    if isinstance(segments, (jax.Array, np.ndarray)) and is_known(segments):
+        fits = segments.ndim > 0 and segments.dtype.kind in "biu"
+        segments = Segments.from_flags(segments) if fits else None
+    return segments.num_segments if isinstance(segments, Segments) else None
 
 
 def as_segments(caller: str, segments: Any) -> Given | None:

@@ -215,7 +215,7 @@ def structure(jaxpr: core.Jaxpr) -> Hashable:
     body = tuple(
         (
             eqn.primitive.name,
-            tuple((name, _param_structure(value)) for name, value in sorted(eqn.params.items())),
+            tuple((name, param_structure(value)) for name, value in sorted(eqn.params.items())),
             tuple(atom(v) for v in eqn.invars),
             tuple(typed(v) for v in eqn.outvars),
         )
@@ -224,9 +224,10 @@ def structure(jaxpr: core.Jaxpr) -> Hashable:
     return inputs, body, tuple(atom(v) for v in jaxpr.outvars)
 
 
-def _param_structure(value: Any) -> Hashable:
+def param_structure(value: Any) -> Hashable:
+    """A parameter of an equation as a hashable value."""
     if isinstance(value, (tuple, list)):
-        return tuple(_param_structure(item) for item in value)
+        return tuple(param_structure(item) for item in value)
     return scalar_structure(value) if isinstance(value, np.ndarray) else value
 
 

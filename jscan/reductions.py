@@ -6,16 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 
 from jscan import by_ids, dispatch, operators
 from jscan.arguments.choices import as_axis_name, check_method, check_operator
-from jscan.arguments.descriptors import is_known
 from jscan.arguments.identity import as_identity
 from jscan.arguments.scalars import as_count
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
-from jscan.division import Given, as_segments, of_reduction
+from jscan.division import Given, as_segments, known_count, of_reduction
 from jscan.eager import NONE, compiled, tree
 from jscan.segments import Segments, is_whole
 
@@ -42,7 +40,8 @@ def segment_sum(
     Args:
       data: an array ``(n, ...)``. One element, or a scalar, is taken for all ids.
       segment_ids: ``(n,)``, any integer dtype. Elements whose id is negative or not below
-        ``num_segments`` are dropped.
+        ``num_segments`` are dropped. Or a ``jscan.SegmentPlan``, by which a kernel takes ids in any
+        order; no promise, no ``mode="clip"`` and no ``axis_name`` goes with it.
       num_segments: how many segments there are, static. Where it is left out it is
         ``max(segment_ids) + 1``, and the ids must be concrete.
       indices_are_sorted: promises that equal ids are neighbours, as they are in sorted ids. On a
@@ -73,8 +72,9 @@ def segment_sum(
       ValueError: a shape, ``num_segments``, ``bucket_size``, ``mode``, ``axis_name`` or ``method``
         does not fit.
 
-    With sorted ids, data and ids are read once and each result is written twice (a fill, and the
-    totals). Elements are added in groups; the groups before a tile may be added in any order.
+    With sorted ids or a plan, data and ids are read once and each result is written twice (a fill,
+    and the totals). Elements are added in groups; the groups before a tile may be added in any
+    order.
 
     Where several devices share elements with sorted ids, each finds totals of its own elements for
     all segments. Sums are then added up by an all-reduce of the result's size; other totals are
@@ -325,16 +325,8 @@ def reduce(
       3
     """
     if num_segments is None and axis_name is None:
-        num_segments = _known_count(segments)
+        num_segments = known_count(segments)
     return _reduce(fn, elems, identity, segments, num_segments, axis, axis_name, method)
-
-
-def _known_count(segments: Any) -> int | None:
-    """The number of known segments, or None."""
-    if isinstance(segments, (jax.Array, np.ndarray)) and is_known(segments):
-        fits = segments.ndim > 0 and segments.dtype.kind in "biu"
-        segments = Segments.from_flags(segments) if fits else None
-    return segments.num_segments if isinstance(segments, Segments) else None
 
 
 @compiled(operators.KINDS, tree, NONE, of_reduction, (NONE, int), int, NONE, str)

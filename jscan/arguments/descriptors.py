@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jscan.arguments.arrays import Array, as_integers, is_held
+from jscan.arguments.scalars import as_count
 
 LIMIT = 2**31 - 1
 """An axis that segments divide is shorter than this: its length, and one more, fit int32."""
@@ -170,9 +171,36 @@ def narrow_numbers(numbers: Array, num_segments: int) -> Array:
     return np.where(is_negative, 0, below_limit).astype(np.int32) - is_negative
 
 
-def highest(numbers: Array) -> int:
-    """The highest of known numbers, of which there is at least one."""
-    return _range(_comparable(numbers))[1]
+def count_segments(caller: str, num_segments: Any, ids: Array) -> int:
+    """The number of segments, by default what known ids need."""
+    count = as_count(caller, "num_segments", num_segments)
+    if count is not None:
+        return count
+    if not is_known(ids):
+        raise ValueError(f"{caller}: num_segments is required where segment_ids is traced")
+    count = max(_range(_comparable(ids))[1], -1) + 1 if ids.size else 0
+    if count >= LIMIT:
+        raise ValueError(
+            f"{caller}: num_segments must be below 2**31 - 1; left out, it is max(segment_ids) + 1,"
+            f" which is {count}"
+        )
+    return count
+
+
+def sorted_numbers(
+    ids: Array, num_segments: int
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Known ids as numbers of segments, their order, and the numbers in this order.
+
+    An id out of range becomes ``num_segments``. Ids that ascend have no order of their own.
+    """
+    values = _comparable(ids)
+    inside = (values >= 0) & (values < num_segments)
+    numbers = _read_only(np.where(inside, values, num_segments).astype(np.int32))
+    if (values[1:] >= values[:-1]).all():
+        return numbers, None, None
+    order = np.argsort(numbers, kind="stable").astype(np.int32)
+    return numbers, _read_only(order), _read_only(numbers[order])
 
 
 def _is_wide(array: Array) -> bool:

@@ -170,8 +170,9 @@ def tangent(
     operands = [*known, *linear, *([] if flags is None else [flags])]
     shape = tangent_shape([*known, *linear], component, axis, flags is not None, tile)
     widths = {np.dtype(d).itemsize for d in dtypes}
+    tuned = tuning.chosen(shape, method, tuning.SCAN)
     cut = launch.Cut(
-        *(operands, full, axis, tuning.chosen(shape, method, tuning.SCAN)),
+        *(operands, full, axis, tuning.beside(shape, tuned, len(operands) + len(dtypes))),
         reverse=reverse != transposed,
         widths=widths,
     )

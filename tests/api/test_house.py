@@ -21,7 +21,7 @@ FLOORS = (
     "rules",
     "derivatives.scan_jvp",
     "plain",
-    "segments counted traced_bounds",
+    "plans segments counted traced_bounds",
     "primitives",
     "kernels",
     "derivatives",
@@ -30,7 +30,7 @@ FLOORS = (
     "called",
     "arguments jaxprs meshes operators",
     "eager extent engines remembered",
-    "versions",
+    "capabilities versions",
 )
 """Modules and packages from the roof to the ground. One imports from its own floor and below."""
 

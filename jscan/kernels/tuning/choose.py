@@ -117,6 +117,17 @@ def scatter(shape: Shape) -> Tuning:
     return dataclasses.replace(chosen, length=min(chosen.length, 2048))
 
 
+def beside(shape: Shape, chosen: Tuning, arrays: int) -> Tuning:
+    """The tile of a scan that reads and writes so many arrays, of which it scans few.
+
+    A thread holds its elements of several of them at once. With eleven, 128 of each spill 12 kB and
+    32 none (benchmarks/results/static-sm-90.json, "gradient of Welford").
+    """
+    if shape.tile is not None or shape.inner > 1 or arrays <= 6 or chosen.length >= shape.n:
+        return chosen
+    return dataclasses.replace(chosen, length=min(chosen.length, 1024 * chosen.warps))
+
+
 def serial(shape: Shape) -> Tuning:
     """The tile of a walk by single tiles: of one warp, since every warp would read for itself."""
     return dataclasses.replace(_however_few(shape), window=1, warps=1)

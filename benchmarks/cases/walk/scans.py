@@ -1,0 +1,125 @@
+"""Scans by chance: cumulative operations, other operators, recurrences."""
+
+from __future__ import annotations
+
+import random
+
+from benchmarks.cases.case import Operation, call
+from benchmarks.cases.walk import operations, shapes
+from benchmarks.cases.walk.calls import (
+    Drawn,
+    Operand,
+    dtype_of,
+    leaf,
+    way_of,
+)
+from benchmarks.cases.walk.operators import (
+    ADD,
+    AFFINE,
+    AND,
+    CUMULATIVE,
+    LAMBDAS,
+    LOGADDEXP,
+    MAX,
+    NUMBERS,
+    OR,
+    XOR,
+    Drawable,
+)
+
+
+def draw_cumulative(rng: random.Random, size: int) -> Drawn:
+    """`jscan.cumsum` and the like."""
+    names = list(CUMULATIVE)
+    (name,) = rng.choices(names, [weight for _, weight in CUMULATIVE.values()])
+    operator, _ = CUMULATIVE[name]
+    dtype, shape = dtype_of(rng, operator.dtypes), shapes.drawn(rng, size)
+    way = way_of(rng, shape)
+    x = leaf(shape.extents, dtype, operator.values[0])
+    run = call(operations.cumulative, name, way.division.form, axis=shape.axis, **way.how)
+    peers: dict[str, Operation] = {}
+    if not way.exclusive and not way.division.form:
+        how = {"axis": shape.axis, "reverse": way.reverse}
+        peers[f"lax.{name}"] = call(operations.lax_cumulative, name, **how)
+    elif way.has_peers:
+        peers["lax.associative_scan"] = call(
+            operations.lax_scan, operator.combine, 1, shape.axis, way.reverse
+        )
+    return Drawn(
+        *(name, way.words, shape, dtype, operator.name, way.direction, run),
+        leaves=(x,),
+        others=way.division.operands,
+        results=(x,),
+        slopes=operator.slopes,
+        peers=peers,
+        reference=call(run, method="xla"),
+    )
+
+
+def _scan(rng: random.Random, size: int, drawable: tuple[Drawable, ...]) -> Drawn:
+    operator = rng.choice(drawable)
+    dtype, shape = dtype_of(rng, operator.dtypes), shapes.drawn(rng, size)
+    way = way_of(rng, shape)
+    dtypes = operator.leaf_dtypes(dtype)
+    leaves = tuple(
+        leaf(shape.extents, own, kind) for own, kind in zip(dtypes, operator.values, strict=True)
+    )
+    how = way.how | ({"identity": operator.neutral(dtype)} if way.exclusive else {})
+    told = operator.combine, len(leaves), way.division.form
+    run = call(operations.scan, *told, axis=shape.axis, **how)
+    peers: dict[str, Operation] = {}
+    if way.has_peers:
+        peers["lax.associative_scan"] = call(
+            operations.lax_scan, operator.combine, len(leaves), shape.axis, way.reverse
+        )
+    return Drawn(
+        *("associative_scan", (operator.name, *way.words), shape, dtype, operator.name),
+        *(way.direction, run),
+        leaves=leaves,
+        others=way.division.operands,
+        results=leaves,
+        slopes=operator.slopes,
+        peers=peers,
+        reference=call(run, method="xla"),
+    )
+
+
+def draw_operator(rng: random.Random, size: int) -> Drawn:
+    """`jscan.associative_scan` with an operator of jscan."""
+    return _scan(rng, size, (AND, OR, XOR, AFFINE, AFFINE, ADD, MAX, LOGADDEXP))
+
+
+def draw_lambda(rng: random.Random, size: int) -> Drawn:
+    """`jscan.associative_scan` with a function as users write it."""
+    return _scan(rng, size, LAMBDAS)
+
+
+def draw_recurrence(rng: random.Random, size: int) -> Drawn:
+    """`jscan.linear_recurrence`, perhaps with shared coefficients or a start."""
+    dtype, shape = dtype_of(rng, NUMBERS), shapes.drawn(rng, size)
+    way = way_of(rng, shape, exclusive=0.0)
+    extents, words = shape.extents, way.words
+    slopes = list(extents)
+    if len(extents) > 1 and rng.random() < 0.3:
+        shared = rng.choice([d for d in range(len(extents)) if d != shape.axis])
+        slopes[shared] = 1
+        words = (*words, f"a of {tuple(slopes)}")
+    a, b = leaf(tuple(slopes), dtype, "factors"), leaf(extents, dtype, "signs")
+    start: tuple[Operand, ...] = ()
+    if rng.random() < 0.2:
+        row = extents[: shape.axis] + extents[shape.axis + 1 :]
+        start, words = (leaf(row, dtype, "signs"),), (*words, "h0")
+    run = call(*(operations.recurrence, way.division.form, bool(start)), axis=shape.axis, **way.how)
+    peers = {}
+    if not way.division.form and not start:
+        told = shape.axis, way.reverse
+        peers["lax.associative_scan"] = call(operations.lax_recurrence, *told)
+    return Drawn(
+        *("linear_recurrence", words, shape, dtype, "affine", way.direction, run),
+        leaves=(a, b, *start),
+        others=way.division.operands,
+        results=(b,),
+        slopes=(0, "results"),
+        peers=peers,
+        reference=call(run, method="xla"),
+    )
