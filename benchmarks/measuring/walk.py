@@ -25,7 +25,7 @@ from benchmarks.cases import static as static_cases
 from benchmarks.cases.walk import drawing
 from benchmarks.cases.walk.drawing import Step
 from benchmarks.measuring import machine, static
-from benchmarks.measuring.measure import Stopwatch, Times, built
+from benchmarks.measuring.measure import SHORT, Stopwatch, Times, built
 from benchmarks.measuring.programs import (
     Executables,
     Plan,
@@ -43,6 +43,7 @@ CHECKED = 2**26
 AT_MOST = 0.15  # seconds of all calls of a case, beyond which there are fewer
 COPIES = 7  # of each size, before and after
 CALLS = 9  # of a case, and half as many of a counterpart
+MORE = 3  # times as many of one that moves less than `SHORT`
 LONGEST_PEER = 0.2  # seconds of one call, beyond which a counterpart is left out
 
 
@@ -210,8 +211,9 @@ def _take(compiled: _Compiled, stopwatch: Stopwatch | None) -> Taken:
             if stopwatch is not None:
                 memory = run.memory_analysis()
                 outcome.temporaries = None if memory is None else memory.temp_size_in_bytes
-                outcome.times = _timed(run, operands, stopwatch, CALLS)
-                outcome.peers = _peers(programs.peers, executables, operands, stopwatch)
+                calls = CALLS * (MORE if step.case.bytes < SHORT else 1)
+                outcome.times = _timed(run, operands, stopwatch, calls)
+                outcome.peers = _peers(programs.peers, executables, operands, stopwatch, calls // 2)
     except Exception as error:  # the other steps are worth having
         outcome.failure = machine.told(error)
     return outcome
@@ -231,6 +233,7 @@ def _peers(
     executables: Executables,
     operands: tuple[Any, ...],
     stopwatch: Stopwatch,
+    calls: int,
 ) -> dict[str, Times | str]:
     """The times of counterparts, or why there are none."""
     timed: dict[str, Times | str] = {}
@@ -244,7 +247,7 @@ def _peers(
             if seconds > LONGEST_PEER:
                 timed[name] = f"left out: a call takes {seconds:.1f} s"
             else:
-                timed[name] = _timed(peer, operands, stopwatch, CALLS // 2)
+                timed[name] = _timed(peer, operands, stopwatch, calls)
         except Exception as error:  # a counterpart's failure is not the case's
             timed[name] = machine.told(error, 200)
     return timed

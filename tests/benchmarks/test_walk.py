@@ -9,6 +9,7 @@ import random
 import jax
 import pytest
 
+import jscan
 from benchmarks import walking
 from benchmarks.__main__ import main
 from benchmarks.cases.walk import drawing, shapes
@@ -61,6 +62,12 @@ def test_draws_vary_and_need_no_more_memory_than_there_is():
         assert sum(x.bytes for x in arrays) <= drawing.MEMORY
     large = [step for step in drawn if step.drawn.size >= walk_table.LARGE]
     assert len(large) > 0.7 * len(drawn)
+
+
+def test_every_public_function_is_drawn():
+    drawn = {drawing.step(0, number, SMALL).drawn.function for number in range(800)}
+    of_arrays = {*jscan.__all__, "enumerate"} - {"engine", "networks", "operators", "triton_source"}
+    assert drawn == of_arrays
 
 
 @pytest.mark.parametrize("kind", shapes.KINDS)

@@ -114,7 +114,6 @@ def _transformed(rng: random.Random, draw: Any, size: int) -> Drawn:
     if "vmap" in name:
         rows = min(rng.choice([2, 3, 8, 32, 100, 1000, 1024, 4097]), max(size // 64, 1))
     drawn: Drawn = draw(rng, max(size // rows, 64))
-    # The gradient of jax.ops' product is not known to JAX, and jscan's is that of the scan.
     if "gradient" in name or name == "tangent":
         if not _has_derivative(drawn):
             return drawn
@@ -140,7 +139,8 @@ def _with_gradient(drawn: Drawn) -> Drawn:
     needed = tuple(drawn.leaves[place] for place in drawn.slopes if isinstance(place, int))
     needed += results * ("results" in drawn.slopes)
     kept = dataclasses.replace(drawn, results=results)
-    second = total((*needed, *drawn.others, *cotangents, *gradients))
+    again = drawn.others if drawn.again is None else drawn.again
+    second = (*needed, *again, *cotangents, *gradients)
     return _derived(kept, "gradient", operations.gradient, leaves, cotangents, gradients, second)
 
 
@@ -151,7 +151,7 @@ def _with_tangent(drawn: Drawn) -> Drawn:
     moved = tuple(drawn.leaves[place] for place in leaves)
     tangents = tuple(dataclasses.replace(x, make=values.signs) for x in moved)
     kept = dataclasses.replace(drawn, results=results)
-    extra = total((*tangents, *results))
+    extra = (*tangents, *results)
     return _derived(kept, "tangent", operations.tangent, leaves, tangents, results, extra)
 
 
@@ -162,15 +162,16 @@ def _derived(
     leaves: tuple[int, ...],
     more: tuple[Operand, ...],
     results: tuple[Operand, ...],
-    moved: int,
+    moved: tuple[Operand, ...],
 ) -> Drawn:
-    """The derivative of a call and of its peers; these bytes are moved beside those of the call."""
+    """The derivative of a call and of its peers, which moves these arrays beside the call's."""
     count = len(drawn.operands)
 
     def derivative(run: Operation) -> Operation:
         return call(by, run, leaves, count)
 
-    known = not drawn.function.startswith(("segment_prod", "reduce"))
+    # JAX knows no derivative of jax.ops.segment_prod, nor of lax.reduce with any operator.
+    known = drawn.function != "reduce" and "segment_prod" not in (drawn.function, *drawn.words)
     return dataclasses.replace(
         drawn,
         run=derivative(drawn.run),
@@ -178,46 +179,50 @@ def _derived(
         results=(*drawn.results, *results),
         peers={peer: derivative(run) for peer, run in drawn.peers.items() if known},
         reference=derivative(drawn.reference) if drawn.reference and known else None,
-        moved=drawn.bytes + moved,
+        moved=(*drawn.moves, *moved),
         transformation=name,
     )
 
 
 def _mapped(rng: random.Random, drawn: Drawn, rows: int) -> Drawn:
-    """The call for each of so many rows; what describes segments may be shared by them."""
-    shared = rng.random() < 0.5
-    own = len(drawn.leaves)
-    divides = {
-        place for place, x in enumerate(drawn.others, own) if not x.is_floating and shared and own
-    }
-    axes = tuple(None if place in divides else 0 for place in range(len(drawn.operands)))
+    """The call for each of so many rows or lanes; what describes segments may be shared."""
+    own, rank = len(drawn.leaves), len(drawn.shape.extents)
+    place = rng.choice([0, 0, rank]) if own else 0
+    shared: set[int] = set()
+    if rng.random() < 0.5:
+        shared = {number for number, x in enumerate(drawn.others, own) if not x.is_floating}
+    if len(shared) == len(drawn.operands):
+        shared = set()
+
+    def axis_of(x: Operand) -> int:
+        return 0 if x.rows or len(x.shape) != rank else place
 
     def batched(x: Operand) -> Operand:
-        return dataclasses.replace(x, shape=(rows, *x.shape))
+        axis = axis_of(x)
+        return dataclasses.replace(x, shape=(*x.shape[:axis], rows, *x.shape[axis:]))
 
-    operands = tuple(
-        x if axis is None else batched(x) for x, axis in zip(drawn.operands, axes, strict=True)
-    )
-    moved = None
-    if drawn.moved is not None:
-        fixed = total(tuple(drawn.operands[place] for place in divides))
-        moved = (drawn.moved - fixed) * rows + fixed
+    numbered = list(enumerate(drawn.operands))
+    operands = tuple(x if number in shared else batched(x) for number, x in numbered)
+    in_axes = tuple(None if number in shared else axis_of(x) for number, x in numbered)
+    out_axes = tuple(axis_of(x) for x in drawn.results)
+    alike = [drawn.operands[number] for number in shared]
+    moved = tuple(x if x in alike else batched(x) for x in drawn.moves)
 
-    def rows_of(run: Operation) -> Operation:
-        return call(operations.mapped, run, axes, 0)
+    def of_rows(run: Operation) -> Operation:
+        return call(operations.mapped, run, in_axes, out_axes)
 
-    of = f"vmap of {drawn.transformation}" if drawn.transformation else "vmap"
+    said = f"{rows} {'lanes' if place else 'rows'}" + (", segments shared" if shared else "")
     return dataclasses.replace(
         drawn,
-        words=(*drawn.words, f"{rows} rows" + (", segments shared" if divides else "")),
-        run=rows_of(drawn.run),
+        words=(*drawn.words, said),
+        run=of_rows(drawn.run),
         leaves=operands[:own],
         others=operands[own:],
         results=tuple(batched(x) for x in drawn.results),
-        peers={peer: rows_of(run) for peer, run in drawn.peers.items()},
-        reference=rows_of(drawn.reference) if drawn.reference else None,
+        peers={peer: of_rows(run) for peer, run in drawn.peers.items()},
+        reference=of_rows(drawn.reference) if drawn.reference else None,
         moved=moved,
-        transformation=of,
+        transformation=f"vmap of {drawn.transformation}" if drawn.transformation else "vmap",
     )
 
 
