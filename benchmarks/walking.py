@@ -34,9 +34,8 @@ def add_to(walk: argparse.ArgumentParser) -> None:
         "--largest", type=_size, default=LARGEST, help="the most elements, as a number or 2^k"
     )
     walk.add_argument("--plan", action="store_true", help="print the calls, and do nothing else")
-    walk.add_argument(
-        "--check", action="store_true", help="compare answers with plain JAX, up to 64 MB"
-    )
+    checks = "check answers: scans by their definition, others by plain JAX, up to 64 MB"
+    walk.add_argument("--check", action="store_true", help=checks)
     walk.add_argument(
         "--dry-run", action="store_true", help="lower the calls for CUDA, without a GPU"
     )

@@ -39,7 +39,7 @@ from benchmarks.measuring.programs import (
 EXPONENTS = range(8, 29)
 """The sizes of the copies in words of 32 bits, as powers of two."""
 CHECKED = 2**26
-"""The most bytes that a case moves whose answer is compared with that of plain JAX."""
+"""The most bytes that a call moves whose answer is compared with that of plain JAX."""
 AT_MOST = 0.15  # seconds of all calls of a case, beyond which there are fewer
 COPIES = 7  # of each size, before and after
 CALLS = 9  # of a case, and half as many of a counterpart
@@ -184,8 +184,9 @@ def _compile(step: Step, check: bool, timed: bool) -> _Compiled:
 
 
 def is_checked(step: Step) -> bool:
-    """Whether there is something to compare the answer with, and it is of moderate size."""
-    return step.drawn.reference is not None and step.case.bytes <= CHECKED
+    """Whether its answer can be looked at: a scan's always, others' where they are small."""
+    drawn = step.drawn
+    return drawn.steps is not None or (drawn.check is not None and drawn.bytes <= CHECKED)
 
 
 def _or_why(compile_it: Callable[[], jax.stages.Compiled]) -> jax.stages.Compiled | Exception:
