@@ -115,11 +115,14 @@ def run(options: argparse.Namespace) -> int:
         copies.time(stopwatch)
     for taken in walked:
         taken.copy = copies.microseconds(taken.step.case.bytes) if copies else None
+    engine = engines.name_in_context()
+    environment["engine"] = engines.engine().name
     wanted: dict[str, Any] = {"seed": options.seed, "asked": len(_numbers(options))}
     content = walk_table.as_json(walked, copies, environment, wanted)
     path = options.out
     if path is None and timed and options.only is None:
-        path = RESULTS / f"{machine.device_name()}-seed-{options.seed}.json"
+        name = "-".join(filter(None, [machine.device_name(), engine]))
+        path = RESULTS / f"{name}-seed-{options.seed}.json"
     if path is not None:
         terminal.write(path, content)
     walk_table.show(content["cases"])
