@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from benchmarks.cases.case import Build, Operation, call
-from benchmarks.cases.walk import values
+from benchmarks.cases.walk import checks, values
 from benchmarks.cases.walk.operators import DTYPES
 from benchmarks.cases.walk.shapes import Shape
 
@@ -62,6 +62,7 @@ class Drawn:
       slopes: what the second pass of a gradient reads: leaves by their numbers, and "results".
       peers: the same by others.
       reference: the same in plain JAX.
+      steps: a check of a scan by its definition.
       moved: the arrays that have to be read or written, if not all operands and results once.
       again: the operands behind the leaves that the second pass reads, if not all of them.
       transformation: what was made of the call, and "" where it is called itself.
@@ -80,6 +81,7 @@ class Drawn:
     slopes: tuple[int | str, ...] = ()
     peers: Mapping[str, Operation] = dataclasses.field(default_factory=dict)
     reference: Operation | None = None
+    steps: Operation | None = None
     moved: tuple[Operand, ...] | None = None
     again: tuple[Operand, ...] | None = None
     transformation: str = ""
@@ -93,6 +95,13 @@ class Drawn:
     def size(self) -> int:
         """The elements of the largest operand."""
         return max(math.prod(operand.shape) for operand in self.operands)
+
+    @property
+    def check(self) -> Operation | None:
+        """What looks at the result and the operands, and says how far the answer is off."""
+        if self.steps is not None or self.reference is None:
+            return self.steps
+        return call(checks.from_plain_jax, self.reference)
 
     @property
     def moves(self) -> tuple[Operand, ...]:

@@ -6,15 +6,11 @@ import dataclasses
 import random
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from benchmarks.cases.case import Case, Check, Inputs, Operation, call
-from benchmarks.cases.walk import operations, values
+from benchmarks.cases.walk import checks, operations, values
 from benchmarks.cases.walk.calls import Drawn, Operand, total
 from benchmarks.cases.walk.families import FAMILIES
 from benchmarks.cases.walk.shapes import elements
-from jscan.operators import float_limits
 
 LARGEST = 2**28
 """The most elements of a leaf."""
@@ -72,10 +68,14 @@ def _case(number: int, drawn: Drawn) -> Case:
         f"{number}: {_name(drawn)}",
         inputs,
         drawn.run,
-        Check(call(_worst, drawn.reference or drawn.run), bound(drawn), x64=x64),
+        Check(drawn.check or call(checks.from_plain_jax, drawn.run), _bound(drawn), x64=x64),
         drawn.bytes,
         peers={name: peer for name, peer in drawn.peers.items() if _affordable(name, drawn)},
     )
+
+
+def _bound(drawn: Drawn) -> float:
+    return checks.BOUND if any(x.is_floating for x in drawn.results) else 0.0
 
 
 def _affordable(peer: str, drawn: Drawn) -> bool:
@@ -178,6 +178,7 @@ def _derived(
         others=(*drawn.others, *more),
         results=(*drawn.results, *results),
         peers={peer: derivative(run) for peer, run in drawn.peers.items() if known},
+        steps=None,
         reference=derivative(drawn.reference) if drawn.reference and known else None,
         moved=(*drawn.moves, *moved),
         transformation=name,
@@ -220,35 +221,8 @@ def _mapped(rng: random.Random, drawn: Drawn, rows: int) -> Drawn:
         others=operands[own:],
         results=tuple(batched(x) for x in drawn.results),
         peers={peer: of_rows(run) for peer, run in drawn.peers.items()},
+        steps=call(checks.worst_row, drawn.steps, in_axes, out_axes) if drawn.steps else None,
         reference=of_rows(drawn.reference) if drawn.reference else None,
         moved=moved,
         transformation=f"vmap of {drawn.transformation}" if drawn.transformation else "vmap",
     )
-
-
-# --- checks -------------------------------------------------------------------------------------
-
-
-def bound(drawn: Drawn) -> float:
-    """How many spacings of its dtype a result may be off the largest one's size."""
-    return 64.0 if any(x.is_floating for x in drawn.results) else 0.0
-
-
-def _worst(reference: Operation, result: Any, *operands: jax.Array) -> jax.Array:
-    """The largest difference, in spacings of the dtype at the largest size of a leaf."""
-    pairs = zip(jax.tree.leaves(result), jax.tree.leaves(reference(*operands)), strict=True)
-    return jnp.max(jnp.stack([_difference(x, wanted) for x, wanted in pairs]))
-
-
-def _difference(x: jax.Array, wanted: jax.Array) -> jax.Array:
-    if x.size == 0:
-        return jnp.float32(0)
-    if not jnp.issubdtype(x.dtype, jnp.inexact):
-        return jnp.sum(x != wanted).astype(jnp.float32)
-    eps = float(float_limits(x.dtype).eps)
-    if x.dtype.itemsize < 4:
-        x, wanted = x.astype(jnp.float32), wanted.astype(jnp.float32)
-    size = jnp.max(jnp.where(jnp.isfinite(wanted), jnp.abs(wanted), 0))
-    same = (x == wanted) | (jnp.isnan(x) & jnp.isnan(wanted))
-    off = jnp.max(jnp.where(same, 0, jnp.abs(x - wanted)))
-    return (off / jnp.maximum(size, 1e-30) / eps).astype(jnp.float32)

@@ -268,13 +268,13 @@ def ops_reduced(
     name: str, form: str, count: int, axis: int, x: jax.Array, given: jax.Array
 ) -> jax.Array:
     """The segments of an axis by `jax.ops`, which are numbered first."""
-    ids = _numbers(form, x.shape[axis], given)
+    ids = numbers_of(form, x.shape[axis], given)
     rows = jnp.moveaxis(_widened(x), axis, 0)
     result = getattr(jax.ops, name)(rows, ids, count, indices_are_sorted=True)
     return jnp.moveaxis(result, 0, axis).astype(x.dtype)
 
 
-def _numbers(form: str, length: int, array: jax.Array) -> jax.Array:
+def numbers_of(form: str, length: int, array: jax.Array) -> jax.Array:
     """The number of each element's segment."""
     if form == "offsets":
         array = jnp.diff(array)
@@ -314,7 +314,7 @@ def jnp_enumerated(axis: int, reverse: bool, mask: jax.Array) -> jax.Array:
 
 def jnp_distributed(form: str, x: jax.Array, given: jax.Array) -> jax.Array:
     """A gather from where each element's segment begins, of an array of one dimension."""
-    numbers = _numbers(form, x.size, given)
+    numbers = numbers_of(form, x.size, given)
     place = jnp.arange(x.size, dtype=jnp.int32)
     heads = jnp.concatenate([jnp.ones(1, jnp.bool_), numbers[1:] != numbers[:-1]])
     return x[lax.cummax(jnp.where(heads, place, 0))]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 from benchmarks.cases.case import Operation, call
-from benchmarks.cases.walk import operations, shapes
+from benchmarks.cases.walk import checks, operations, shapes
 from benchmarks.cases.walk.calls import (
     Drawn,
     Operand,
+    Way,
     dtype_of,
     leaf,
     way_of,
@@ -55,7 +56,15 @@ def draw_cumulative(rng: random.Random, size: int) -> Drawn:
         slopes=operator.slopes,
         peers=peers,
         reference=call(run, method="xla"),
+        steps=_steps(operator, dtype, shape.axis, way),
     )
+
+
+def _steps(operator: Drawable, dtype: str, axis: int, way: Way) -> Operation:
+    """The check of a scan by its definition."""
+    before = operator.identities(dtype) if way.exclusive else None
+    told = before, len(operator.values), way.division.form, axis, way.reverse
+    return call(checks.from_step_to_step, operator.combine, *told)
 
 
 def _scan(rng: random.Random, size: int, drawable: tuple[Drawable, ...]) -> Drawn:
@@ -79,6 +88,7 @@ def _scan(rng: random.Random, size: int, drawable: tuple[Drawable, ...]) -> Draw
         words, results = (*words, "last result alone"), leaves[-1:]
         run = call(operations.last, run)
         peers = {peer: call(operations.last, other) for peer, other in peers.items()}
+    steps = None if results is not leaves else _steps(operator, dtype, shape.axis, way)
     return Drawn(
         *("associative_scan", words, shape, dtype, operator.name, way.direction, run),
         leaves=leaves,
@@ -87,6 +97,7 @@ def _scan(rng: random.Random, size: int, drawable: tuple[Drawable, ...]) -> Draw
         slopes=operator.slopes,
         peers=peers,
         reference=call(run, method="xla"),
+        steps=steps,
     )
 
 
@@ -122,6 +133,10 @@ def draw_recurrence(rng: random.Random, size: int) -> Drawn:
     if not way.division.form and not start:
         told = shape.axis, way.reverse
         peers["lax.associative_scan"] = call(operations.lax_recurrence, *told)
+    steps = None
+    if not start:
+        how = None, 2, way.division.form, shape.axis, way.reverse
+        steps = call(checks.from_step_to_step, checks.recur, *how)
     return Drawn(
         *("linear_recurrence", words, shape, dtype, "affine", way.direction, run),
         leaves=(a, b, *start),
@@ -130,4 +145,5 @@ def draw_recurrence(rng: random.Random, size: int) -> Drawn:
         slopes=(0, "results"),
         peers=peers,
         reference=call(run, method="xla"),
+        steps=steps,
     )
