@@ -16,7 +16,7 @@ from jscan.combine import accumulation_dtype
 from jscan.division import Given, as_segments, known_count, of_reduction
 from jscan.eager import NONE, compiled, tree
 from jscan.segments import Segments, is_whole
-from jscan.templates import Bound, as_bound, bind
+from jscan.templates import Bound, as_bound, as_data
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -327,12 +327,11 @@ def reduce(
     """
     if num_segments is None and axis_name is None:
         num_segments = known_count(segments)
-    how = segments, num_segments, axis, axis_name, method
     if axis_name is None:
-        bound = bind("jscan.reduce", fn, elems, axis, identity, needs_identity=segments is not None)
-        if bound is not None:
-            return _reduce_by_data(bound, elems, None, *how)
-    return _reduce_by_operator(fn, elems, identity, *how)
+        given = "jscan.reduce", fn, elems, axis, identity
+        fn, identity = as_data(*given, needs_identity=segments is not None)
+    run = _reduce_by_data if isinstance(fn, Bound) else _reduce_by_operator
+    return run(fn, elems, identity, segments, num_segments, axis, axis_name, method)
 
 
 def _reduce(

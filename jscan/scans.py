@@ -17,7 +17,7 @@ from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
 from jscan.division import as_segments, of_scan
 from jscan.eager import NONE, compiled, elements, tree
-from jscan.templates import Bound, as_bound, bind
+from jscan.templates import Bound, as_bound, as_data
 
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
@@ -110,13 +110,11 @@ def associative_scan(
       >>> print((run(x) == jscan.cummax(x)).all())
       True
     """
-    how = segments, axis, reverse, exclusive, axis_name, method
     if axis_name is None and type(exclusive) is bool:
         given = "jscan.associative_scan", fn, elems, axis, identity
-        bound = bind(*given, needs_identity=exclusive)
-        if bound is not None:
-            return _scan_by_data(bound, elems, None, *how)
-    return _scan_by_operator(fn, elems, identity, *how)
+        fn, identity = as_data(*given, needs_identity=exclusive)
+    run = _scan_by_data if isinstance(fn, Bound) else _scan_by_operator
+    return run(fn, elems, identity, segments, axis, reverse, exclusive, axis_name, method)
 
 
 def _associative_scan(

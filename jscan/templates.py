@@ -72,17 +72,24 @@ def as_bound(argument: Any) -> Any:
     return argument if isinstance(argument, Bound) else UNFIT
 
 
-def bind(
+def as_data(
     caller: str, fn: Any, elems: Any, axis: Any, identity: Any, *, needs_identity: bool
-) -> Bound | None:
-    """An operator of the user for a call outside of ``jit``, or None where it goes the long way.
+) -> tuple[Any, Any]:
+    """``fn`` and ``identity``, or, where nothing is traced, a `Bound` that has both, and None.
 
-    That is so for what is traced, for operators on whole arrays, and for wrong arguments, of which
-    the long way says what is wrong.
+    An operator on whole arrays stays as it is, and so do wrong arguments, about which what they are
+    handed to has more to say.
 
     Raises:
       ValueError: the identity was tried, and is none.
     """
+    bound = _bound(caller, fn, elems, axis, identity, needs_identity=needs_identity)
+    return (fn, identity) if bound is None else (bound, None)
+
+
+def _bound(
+    caller: str, fn: Any, elems: Any, axis: Any, identity: Any, *, needs_identity: bool
+) -> Bound | None:
     if not (callable(fn) and is_untraced()) or (isinstance(fn, Operator) and identity is None):
         return None
     operand = _Operand.of(elems, axis)
