@@ -8,10 +8,12 @@ import itertools
 import json
 import pathlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.cases.walk.drawing import LARGEST, Step, step
+from benchmarks.cases.walk import drawing, listed
+from benchmarks.cases.walk.drawing import LARGEST
+from benchmarks.cases.walk.steps import Step
 from benchmarks.measuring import machine, static, walk
 from benchmarks.measuring.walk import Copies, Taken
 from benchmarks.reporting import static_table, terminal, walk_table
@@ -33,6 +35,8 @@ def add_to(walk: argparse.ArgumentParser) -> None:
     walk.add_argument(
         "--largest", type=_size, default=LARGEST, help="the most elements, as a number or 2^k"
     )
+    kinds = "the calls that were slow once, with what is hoped for, in place of drawn ones"
+    walk.add_argument("--listed", action="store_true", help=kinds)
     walk.add_argument("--plan", action="store_true", help="print the calls, and do nothing else")
     checks = "check answers: scans by their definition, others by plain JAX, up to 64 MB"
     walk.add_argument("--check", action="store_true", help=checks)
@@ -72,12 +76,20 @@ def asked(options: argparse.Namespace) -> int:
 
 
 def _numbers(options: argparse.Namespace) -> list[int]:
-    return list(range(options.cases)) if options.only is None else [options.only]
+    if options.only is not None:
+        return [options.only]
+    return list(range(len(listed.steps(options.largest)) if options.listed else options.cases))
+
+
+def _step_of(options: argparse.Namespace) -> Callable[[int], Step]:
+    """What finds a step by its number, in any process."""
+    if options.listed:
+        return functools.partial(listed.step, largest=options.largest)
+    return functools.partial(drawing.step, options.seed, largest=options.largest)
 
 
 def _steps(options: argparse.Namespace) -> Iterator[Step]:
-    for number in _numbers(options):
-        yield step(options.seed, number, options.largest)
+    return map(_step_of(options), _numbers(options))
 
 
 def show(options: argparse.Namespace) -> int:
@@ -117,12 +129,16 @@ def run(options: argparse.Namespace) -> int:
         taken.copy = copies.microseconds(taken.step.case.bytes) if copies else None
     engine = engines.name_in_context()
     environment["engine"] = engines.engine().name
-    wanted: dict[str, Any] = {"seed": options.seed, "asked": len(_numbers(options))}
+    wanted: dict[str, Any] = {
+        "seed": None if options.listed else options.seed,
+        "asked": len(_numbers(options)),
+    }
     content = walk_table.as_json(walked, copies, environment, wanted)
     path = options.out
     if path is None and timed and options.only is None:
         name = "-".join(filter(None, [machine.device_name(), engine]))
-        path = RESULTS / f"{name}-seed-{options.seed}.json"
+        which = "listed" if options.listed else f"seed-{options.seed}"
+        path = RESULTS / f"{name}-{which}.json"
     if path is not None:
         terminal.write(path, content)
     walk_table.show(content["cases"])
@@ -149,7 +165,7 @@ def look(options: argparse.Namespace) -> int:
         terminal.say(f"walk --static: {missing}")
         return 2
     names = static.here() if options.engine is None else (options.engine,)
-    of_number = functools.partial(walk.looks_of, options.seed, options.largest, names)
+    of_number = functools.partial(walk.looks_of, _step_of(options), names)
     kernels: list[static.Looks] = []
     failed = 0
     for found in static.measured(_numbers(options), options.jobs, of_number):
@@ -162,5 +178,5 @@ def look(options: argparse.Namespace) -> int:
     static_table.show(kernels)
     if options.out is not None:
         static_table.write(options.out, kernels, static.versions())
-    terminal.say(f"{len(kernels)} kernels of {options.cases} cases; {failed} cases failed")
+    terminal.say(f"{len(kernels)} kernels of {len(_numbers(options))} cases; {failed} cases failed")
     return 1 if failed else 0

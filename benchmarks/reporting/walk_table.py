@@ -58,6 +58,8 @@ def _entry(taken: Taken) -> Entry:
         "failure": taken.failure,
         "error": taken.error,
         "bound": step.case.check.bound,
+        "target": step.case.target,
+        "floor": step.case.floor,
         "right": taken.is_right,
         "compile_s": round(taken.compile_seconds, 2),
     }
@@ -85,6 +87,7 @@ def show(entries: Sequence[Entry]) -> None:
     if timed:
         _show_shares(timed)
         _show_worst(timed)
+        _show_aims([entry for entry in timed if entry["kind"]])
         _show_groups(timed)
         _show_slower(timed)
     checked = [entry for entry in entries if entry["error"] is not None]
@@ -140,6 +143,24 @@ def _show_worst(timed: Sequence[Entry]) -> None:
         for entry in worst
     ]
     terminal.table(f"The worst {WORST}", ["case", "share", "µs", "MB", "kernels, µs"], rows)
+
+
+def _show_aims(listed: Sequence[Entry]) -> None:
+    """Of each kind of listed calls the worst share, beside what is hoped for."""
+    kinds: dict[str, list[Entry]] = {}
+    for entry in listed:
+        kinds.setdefault(entry["kind"], []).append(entry)
+    rows = []
+    for kind, group in kinds.items():
+        target, floor = (group[0][name] for name in ("target", "floor"))
+        shares = _shares(group)
+        below = [sum(share < (aim or 0) for share in shares) for aim in (target, floor)]
+        figures = f"{_geometric_mean(shares):.3f}", f"{shares[0]:.3f}"
+        aims = (str(target or "–"), str(floor or "–"), *map(str, below))
+        rows.append([kind, str(len(group)), *figures, *aims])
+    if rows:
+        columns = ["kind", "cases", "geometric mean", "worst", "target", "floor"]
+        terminal.table("What is hoped for", [*columns, "below target", "below floor"], rows)
 
 
 LABELS = (

@@ -14,7 +14,7 @@ import pytest
 import jscan
 from benchmarks import walking
 from benchmarks.__main__ import main
-from benchmarks.cases.walk import checks, drawing, shapes
+from benchmarks.cases.walk import checks, drawing, listed, shapes
 from benchmarks.cases.walk.families import FAMILIES
 from benchmarks.measuring import machine, measure, walk
 from benchmarks.measuring.programs import plan
@@ -70,6 +70,21 @@ def test_every_public_function_is_drawn():
     drawn = {drawing.step(0, number, SMALL).drawn.function for number in range(800)}
     of_arrays = {*jscan.__all__, "enumerate"} - {"engine", "networks", "operators", "triton_source"}
     assert drawn == of_arrays
+
+
+def test_listed_calls_have_aims(capsys):
+    steps = listed.steps(2**28)
+    assert len({step.case.name for step in steps}) == len(steps)
+    for step in steps:
+        assert step.case.target is not None
+        assert step.case.floor is None or step.case.floor < step.case.target
+        assert step.drawn.size > 2**21
+    kinds = {step.kind: step for step in listed.steps(SMALL)}
+    assert len(kinds) == 8
+    for step in kinds.values():
+        plan(step.case)
+    assert main(["walk", "--listed", "--plan", "--only", "0"]) == 0
+    assert "cumsum int8 (1280, 50257)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", shapes.KINDS)
