@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import itertools
-import json
 import pathlib
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +20,7 @@ from jscan import engines
 RESULTS = machine.REPOSITORY / "benchmarks" / "results" / "walk"
 CASES = 300
 SECONDS = 450.0
+WRITTEN_EVERY = 25
 
 
 def add_to(walk: argparse.ArgumentParser) -> None:
@@ -31,7 +30,9 @@ def add_to(walk: argparse.ArgumentParser) -> None:
     walk.add_argument(
         "--seconds", type=float, default=SECONDS, help="after which no further case is taken"
     )
-    walk.add_argument("--only", type=int, help="the number of the one case to take")
+    walk.add_argument(
+        "--only", type=int, nargs="+", metavar="NUMBER", help="the cases of these numbers alone"
+    )
     walk.add_argument(
         "--largest", type=_size, default=LARGEST, help="the most elements, as a number or 2^k"
     )
@@ -55,6 +56,13 @@ def add_to(walk: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="tables of the results in these files together",
     )
+    walk.add_argument(
+        "--compare",
+        nargs="+",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="of --show: what is faster or slower than in these files",
+    )
 
 
 def _size(text: str) -> int:
@@ -77,7 +85,7 @@ def asked(options: argparse.Namespace) -> int:
 
 def _numbers(options: argparse.Namespace) -> list[int]:
     if options.only is not None:
-        return [options.only]
+        return list(options.only)
     return list(range(len(listed.steps(options.largest)) if options.listed else options.cases))
 
 
@@ -93,9 +101,13 @@ def _steps(options: argparse.Namespace) -> Iterator[Step]:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Prints the tables of files."""
-    contents = [json.loads(path.read_text(encoding="utf-8")) for path in options.show]
-    walk_table.show(list(itertools.chain.from_iterable(content["cases"] for content in contents)))
+    """Prints the tables of files, or what differs from them in others."""
+    shown = [entry for path in options.show for entry in walk_table.read(path)]
+    if options.compare:
+        before = [entry for path in options.compare for entry in walk_table.read(path)]
+        walk_table.show_changes(before, shown)
+    else:
+        walk_table.show(shown)
     return 0
 
 
@@ -108,42 +120,48 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Takes the walk on this machine; times are those of a CUDA GPU, and there are none without."""
-    timed = machine.has_gpu()
+    """Takes the walk on this machine; times are those of a CUDA GPU, and there are none without.
+
+    What there is, is written now and then, and at the end.
+    """
     start = time.monotonic()
+    timed, asked_for = machine.has_gpu(), len(_numbers(options))
     copies = Copies() if timed else None
     stopwatch = copies.stopwatch() if copies else None
-    if copies and stopwatch:
-        copies.time(stopwatch)
-    environment = machine.record(options.commit)
-    left = options.seconds - (time.monotonic() - start)
+    environment = machine.record(options.commit) | {"engine": engines.engine().name}
+    path = options.out or (_usual_path(options) if timed and options.only is None else None)
+
+    def time_copies() -> None:
+        if copies and stopwatch:
+            copies.time(stopwatch)
+
+    def content() -> dict[str, Any]:
+        for taken in walked:
+            taken.copy = copies.microseconds(taken.step.case.bytes) if copies else None
+        what = {"seed": None if options.listed else options.seed, "asked": asked_for}
+        return walk_table.as_json(walked, copies, environment, what)
+
+    time_copies()
     walked: list[Taken] = []
+    left = options.seconds - (time.monotonic() - start)
     for taken in walk.taken(_steps(options), left, stopwatch, options.check):
-        if copies:
-            taken.copy = copies.microseconds(taken.step.case.bytes)
+        taken.copy = copies.microseconds(taken.step.case.bytes) if copies else None
         walked.append(taken)
         terminal.say(walk_table.line(taken))
-    if copies and stopwatch:
-        copies.time(stopwatch)
-    for taken in walked:
-        taken.copy = copies.microseconds(taken.step.case.bytes) if copies else None
-    engine = engines.name_in_context()
-    environment["engine"] = engines.engine().name
-    wanted: dict[str, Any] = {
-        "seed": None if options.listed else options.seed,
-        "asked": len(_numbers(options)),
-    }
-    content = walk_table.as_json(walked, copies, environment, wanted)
-    path = options.out
-    if path is None and timed and options.only is None:
-        name = "-".join(filter(None, [machine.device_name(), engine]))
-        which = "listed" if options.listed else f"seed-{options.seed}"
-        path = RESULTS / f"{name}-{which}.json"
+        if path is not None and len(walked) % WRITTEN_EVERY == 0:
+            terminal.write(path, content(), silent=True)
+    time_copies()
     if path is not None:
-        terminal.write(path, content)
-    walk_table.show(content["cases"])
-    terminal.say(f"{len(walked)} of {wanted['asked']} cases in {time.monotonic() - start:.0f} s")
+        terminal.write(path, content())
+    walk_table.show(content()["cases"])
+    terminal.say(f"{len(walked)} of {asked_for} cases in {time.monotonic() - start:.0f} s")
     return 0 if all(taken.is_right for taken in walked) else 1
+
+
+def _usual_path(options: argparse.Namespace) -> pathlib.Path:
+    engine = engines.name_in_context()
+    which = "listed" if options.listed else f"seed-{options.seed}"
+    return RESULTS / ("-".join(filter(None, [machine.device_name(), engine, which])) + ".json")
 
 
 def lower(options: argparse.Namespace) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -45,6 +47,13 @@ def as_json(
     entries = [_entry(taken) for taken in sorted(walked, key=lambda taken: taken.step.number)]
     content = {"suite": "walk", "environment": environment, **asked}
     return content | {"copies": copies.as_json() if copies else None, "cases": entries}
+
+
+def read(path: pathlib.Path) -> list[Entry]:
+    """The entries of a file, whose names begin with the seed."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    which = "listed" if content["seed"] is None else f"seed {content['seed']}"
+    return [{**entry, "name": f"{which}, {entry['name']}"} for entry in content["cases"]]
 
 
 def _entry(taken: Taken) -> Entry:
@@ -199,3 +208,23 @@ def _show_slower(timed: Sequence[Entry]) -> None:
     rows.sort(key=lambda row: -float(row[-1]))
     title = f"Slower than a counterpart by more than 5 %: {len(rows)} of {compared}"
     terminal.table(title, ["case", "µs", "counterpart", "its µs", "times as long"], rows)
+
+
+def show_changes(before: Sequence[Entry], after: Sequence[Entry]) -> None:
+    """Prints which of the cases in both take longer or less long by more than 5 %."""
+    old = {entry["name"]: entry for entry in before if "share" in entry}
+    both = [(old[entry["name"]], entry) for entry in after if entry["name"] in old]
+    both = [(was, entry) for was, entry in both if "share" in entry]
+    rows, ratios = [], []
+    for was, entry in both:
+        ratio = was["median_us"] / entry["median_us"]
+        ratios.append(ratio)
+        if not 1 / SLOWER < ratio < SLOWER:
+            shares = (f"{was['share']:.3f}", f"{entry['share']:.3f}")
+            times = (f"{was['median_us']:.1f}", f"{entry['median_us']:.1f}")
+            rows.append([entry["name"], *shares, *times, f"{ratio:.2f}"])
+    rows.sort(key=lambda row: float(row[-1]))
+    columns = ["case", "share before", "after", "µs before", "after", "times as fast"]
+    terminal.table(f"{len(rows)} of {len(both)} cases differ by more than 5 %", columns, rows)
+    if ratios:
+        terminal.say(f"geometric mean of the speedups: {_geometric_mean(ratios):.3f}")
