@@ -179,7 +179,7 @@ def _show_aims(listed: Sequence[Entry]) -> None:
 
 LABELS = (
     *("function", "operator", "dtype", "shape", "axis", "elements", "direction"),
-    "transformation",
+    *("segments", "described by", "transformation"),
 )
 
 
