@@ -264,9 +264,15 @@ def strips(shape: Shape) -> Tuning:
     """
     if shape.tile is not None:
         return shape.tile
+    together = 1
     if shape.inner > 1:
-        lanes = min(64, next_power_of_2(shape.inner))
-        strip = max(2, device().strip_elements // lanes // shape.words)
+        # A thread takes 16 bytes of lanes at once, and a warp those of 32 threads: nothing is
+        # shuffled, and an address and a condition are for several elements.
+        widest = max(1, min(8, 16 * shape.leaves // shape.width))
+        lanes = min(32 * widest, next_power_of_2(shape.inner))
+        together = max(1, lanes // 32)
+        elements = device().strip_elements * (2 if together > 2 else 1)
+        strip = max(2, elements // lanes // shape.words)
         window = 2 if lanes > 16 else 8
         most, least = 32 * strip, 8 * strip
     else:
@@ -279,7 +285,7 @@ def strips(shape: Shape) -> Tuning:
     length = most
     while length > least and columns * -(-shape.n // length) < device().programs:
         length //= 2
-    return Tuning(length=length, lanes=lanes, warps=1, window=window, strip=strip)
+    return Tuning(length, lanes, warps=1, window=window, strip=strip, together=together)
 
 
 def _strip(shape: Shape) -> int:
@@ -324,10 +330,11 @@ def _level(shape: Shape) -> Tuning:
     if shape.inner > 1:
         # A tile leaves two entries, so that a strip of two would be no step forward.
         strip = max(strip, LEVEL)
-        lanes = min(lanes, next_power_of_2(2**14 // (strip * shape.width)))
+        lanes = min(lanes, 64, next_power_of_2(2**14 // (strip * shape.width)))
     elif not shape.segmented:
         strip = 4 * _strip(shape)
-    return dataclasses.replace(tuned, strip=strip, lanes=lanes, length=max(tuned.length, strip))
+    together, length = max(1, lanes // 32), max(tuned.length, strip)
+    return dataclasses.replace(tuned, strip=strip, lanes=lanes, length=length, together=together)
 
 
 def entries(extent: int, tuned: Tuning) -> Tuning:
