@@ -210,7 +210,11 @@ def _compared(
     if others:
         terminal.say(f"{path} is of {', '.join(others)}")
     known = {*static_cases.calls()}
-    committed = [looks for looks in committed if looks.call in names or looks.call not in known]
+    committed = [
+        looks
+        for looks in committed
+        if looks.engine in static.here() and (looks.call in names or looks.call not in known)
+    ]
     found = static_table.differences(committed, kernels)
     for difference in found:
         terminal.say(difference.text)

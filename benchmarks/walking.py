@@ -34,9 +34,8 @@ def add_to(walk: argparse.ArgumentParser) -> None:
         "--largest", type=_size, default=LARGEST, help="the most elements, as a number or 2^k"
     )
     walk.add_argument("--plan", action="store_true", help="print the calls, and do nothing else")
-    walk.add_argument(
-        "--check", action="store_true", help="compare answers with plain JAX, up to 64 MB"
-    )
+    checks = "check answers: scans by their definition, others by plain JAX, up to 64 MB"
+    walk.add_argument("--check", action="store_true", help=checks)
     walk.add_argument(
         "--dry-run", action="store_true", help="lower the calls for CUDA, without a GPU"
     )
@@ -116,11 +115,14 @@ def run(options: argparse.Namespace) -> int:
         copies.time(stopwatch)
     for taken in walked:
         taken.copy = copies.microseconds(taken.step.case.bytes) if copies else None
+    engine = engines.name_in_context()
+    environment["engine"] = engines.engine().name
     wanted: dict[str, Any] = {"seed": options.seed, "asked": len(_numbers(options))}
     content = walk_table.as_json(walked, copies, environment, wanted)
     path = options.out
     if path is None and timed and options.only is None:
-        path = RESULTS / f"{machine.device_name()}-seed-{options.seed}.json"
+        name = "-".join(filter(None, [machine.device_name(), engine]))
+        path = RESULTS / f"{name}-seed-{options.seed}.json"
     if path is not None:
         terminal.write(path, content)
     walk_table.show(content["cases"])
@@ -146,7 +148,7 @@ def look(options: argparse.Namespace) -> int:
     if missing is not None:
         terminal.say(f"walk --static: {missing}")
         return 2
-    names = static.ENGINES if options.engine is None else (options.engine,)
+    names = static.here() if options.engine is None else (options.engine,)
     of_number = functools.partial(walk.looks_of, options.seed, options.largest, names)
     kernels: list[static.Looks] = []
     failed = 0

@@ -14,6 +14,7 @@ from jax import lax
 from jscan import dispatch, heads, meshes, operators, plans, primitives
 from jscan.arguments import arrays, choices, descriptors, scalars
 from jscan.combine import accumulation_dtype
+from jscan.eager import NONE, UNFIT, compiled, elements, is_untraced, marks, tree
 from jscan.plain import scatters
 from jscan.plans import SegmentPlan
 
@@ -34,6 +35,45 @@ def reduce(
     method: str,
 ) -> jax.Array:
     """The totals of ``jscan.segment_sum``, or of its like with another operator."""
+    if num_segments is None and isinstance(segment_ids, SegmentPlan):
+        num_segments = segment_ids.num_segments
+    elif num_segments is None:
+        ids = arrays.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
+        num_segments = descriptors.count_segments(caller, num_segments, ids)
+    promises = indices_are_sorted, unique_indices
+    how = bucket_size, mode, out_sharding, axis_name, method
+    return _reduce(caller, operator, data, segment_ids, num_segments, *promises, *how)
+
+
+def _ids(argument: Any) -> Any:
+    """The kind of segment ids, of which wide ones are cut down to what all results reach."""
+    if isinstance(argument, SegmentPlan):
+        return tree(argument) if is_untraced() else UNFIT
+    if type(argument) is np.ndarray and argument.dtype.kind in "iu" and argument.itemsize > 4:
+        low = -1 if argument.dtype.kind == "i" else 0
+        return np.clip(argument, low, descriptors.LIMIT).astype(np.int32)
+    return UNFIT if argument is None else marks(argument)
+
+
+@compiled(
+    *(str, operators.Operator, elements, _ids, int),
+    *(bool, bool, (NONE, int), (NONE, str), NONE, NONE, str),
+)
+def _reduce(
+    caller: str,
+    operator: operators.Operator,
+    data: Any,
+    segment_ids: Any,
+    num_segments: Any,
+    indices_are_sorted: Any,
+    unique_indices: Any,
+    bucket_size: Any,
+    mode: Any,
+    out_sharding: Any,
+    axis_name: Any,
+    method: str,
+) -> jax.Array:
+    """The totals of an array."""
     choices.check_method(caller, method)
     plan = segment_ids if isinstance(segment_ids, SegmentPlan) else None
     if plan is not None:

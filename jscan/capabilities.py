@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -52,24 +53,26 @@ def of_program(devices: Iterable[Any] = ()) -> int | None:
     It is the one that an abstract mesh names, else the first of the program's ``devices``, else the
     default device, else the first GPU. What is here says itself what it is.
     """
-    here = [d for d in (*devices, *_default()) if hasattr(d, "compute_capability")]
+    here = [d for d in (*devices, *_default()) if _number(d) is not None]
     named = jax.sharding.get_abstract_mesh().abstract_device
     if named is not None and named.platform in ("gpu", "cuda"):
         here = [device for device in here if device.device_kind == named.device_kind]
         if not here:
             return of_kind(named.device_kind)
-    return int(here[0].compute_capability.replace(".", "")) if here else None
+    return _number(here[0]) if here else None
+
+
+def _number(device: Any) -> int | None:
+    """What a device says of itself; None of what is none of CUDA's."""
+    told = re.fullmatch(r"(\d+)\.(\d+)", getattr(device, "compute_capability", ""))
+    return int(told[1] + told[2]) if told else None
 
 
 def _default() -> Iterator[Any]:
-    """The device that jax takes where none is named, and GPUs."""
-    chosen = _chosen()
-    if chosen is not None:
-        yield from jax.devices(chosen) if isinstance(chosen, str) else [chosen]
-    try:
-        yield from jax.devices("gpu")
-    except RuntimeError:
-        return
+    """The device that jax takes where none is named, if one is set, and all of CUDA's."""
+    for one in (_chosen(), "cuda"):
+        with contextlib.suppress(RuntimeError):  # there are none of a platform
+            yield from jax.devices(one) if isinstance(one, str) else [one]
 
 
 def _chosen() -> Any:

@@ -163,7 +163,7 @@ def choice() -> Choice:
         return Choice("pallas", "it comes with jax, and no other is named")
     if jax_triton is None:
         return Choice("jax-triton", pallas)
-    return Choice(None, f"plain JAX takes the place of kernels: {pallas}; {jax_triton}")
+    return Choice(None, f"plain JAX runs, since {pallas}; {jax_triton}")
 
 
 def name_for_kernels() -> str:

@@ -13,6 +13,7 @@ from jax import export, lax
 from jscan import heads, meshes, primitives
 from jscan.arguments import arrays, descriptors
 from jscan.derivatives.recurrence import sum_of
+from jscan.eager import is_untraced
 
 __all__ = ["SegmentPlan"]
 
@@ -153,13 +154,15 @@ class SegmentPlan:
         if not descriptors.is_known(self._parts[0]) or isinstance(self._parts[0], jax.Array):
             return self._parts
         here = jax.sharding.get_abstract_mesh()
+        kept = self._placed if is_untraced() else None
+        if kept is not None and kept[0] == here and not kept[1][0].is_deleted():
+            return kept[1]
         moved: Parts = jax.tree.map(jnp.asarray, self._parts)
         if isinstance(moved[0], jax.core.Tracer):
             held: Parts = lax.optimization_barrier(moved)
             return held
-        if self._placed is None or self._placed[0] != here or self._placed[1][0].is_deleted():
-            self._placed = here, moved
-        return self._placed[1]
+        self._placed = here, moved
+        return moved
 
     def tree_flatten(self) -> tuple[Parts, int]:
         """The arrays, and the number of segments."""

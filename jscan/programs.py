@@ -87,9 +87,7 @@ def triton_source(fn: Callable[..., Any], /, *args: Any, ptx: bool = False, **kw
     leaves, tree = jax.tree.flatten((args, kwargs))
     arrays = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, _ARRAYS)}
 
-    def call(
-        arrays: dict[int, Any],
-    ) -> Any:  # new for jax, which would not lower what it has lowered
+    def call(arrays: dict[int, Any]) -> Any:  # new for jax, which lowers a function once
         given = [arrays.get(i, leaf) for i, leaf in enumerate(leaves)]
         args, kwargs = jax.tree.unflatten(tree, given)
         return fn(*args, **kwargs)

@@ -13,8 +13,8 @@ from jscan.arguments.identity import as_identity
 from jscan.arguments.scalars import as_count
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
-from jscan.division import Given, as_segments
-from jscan.eager import ARRAY, NONE, compiled
+from jscan.division import Given, as_segments, known_count, of_reduction
+from jscan.eager import NONE, compiled, tree
 from jscan.segments import Segments, is_whole
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -324,10 +324,12 @@ def reduce(
       >>> print(run(jnp.arange(4 * mesh.size) % 4))
       3
     """
+    if num_segments is None and axis_name is None:
+        num_segments = known_count(segments)
     return _reduce(fn, elems, identity, segments, num_segments, axis, axis_name, method)
 
 
-@compiled(operators.Operator, ARRAY, NONE, NONE, NONE, int, NONE, str)
+@compiled(operators.KINDS, tree, NONE, of_reduction, (NONE, int), int, NONE, str)
 def _reduce(
     fn: Callable[[Any, Any], Any],
     elems: Any,

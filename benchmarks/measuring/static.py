@@ -184,9 +184,14 @@ def forms(call: Call, engine: str) -> list[Any]:
     return list(dict.fromkeys(found))
 
 
+def here() -> list[str]:
+    """The engines whose kernels can be had as text: those of the second, on any jax."""
+    return [name for name in ENGINES if name != "pallas" or engines.why_missing(name) is None]
+
+
 def looks_of(name: str) -> list[Looks]:
-    """The kernels of the call of this name, in both forms."""
-    return looks_at(cases.calls()[name], ENGINES)
+    """The kernels of the call of this name, in the forms that are here."""
+    return looks_at(cases.calls()[name], here())
 
 
 def looks_at(call: Call, engines: Sequence[str]) -> list[Looks]:

@@ -23,9 +23,10 @@ import jax.numpy as jnp
 
 from benchmarks.cases import static as static_cases
 from benchmarks.cases.walk import drawing
+from benchmarks.cases.walk.calls import total
 from benchmarks.cases.walk.drawing import Step
 from benchmarks.measuring import machine, static
-from benchmarks.measuring.measure import Stopwatch, Times, built
+from benchmarks.measuring.measure import SHORT, Stopwatch, Times, built
 from benchmarks.measuring.programs import (
     Executables,
     Plan,
@@ -39,10 +40,13 @@ from benchmarks.measuring.programs import (
 EXPONENTS = range(8, 29)
 """The sizes of the copies in words of 32 bits, as powers of two."""
 CHECKED = 2**26
-"""The most bytes that a case moves whose answer is compared with that of plain JAX."""
+"""The most bytes that a call moves whose answer is compared with that of plain JAX."""
 AT_MOST = 0.15  # seconds of all calls of a case, beyond which there are fewer
 COPIES = 7  # of each size, before and after
 CALLS = 9  # of a case, and half as many of a counterpart
+MORE = 3  # times as many of one that moves less than `SHORT`
+TRIES = 4
+HELD = 2**34  # bytes of results, which are held until all calls are done
 LONGEST_PEER = 0.2  # seconds of one call, beyond which a counterpart is left out
 
 
@@ -183,8 +187,9 @@ def _compile(step: Step, check: bool, timed: bool) -> _Compiled:
 
 
 def is_checked(step: Step) -> bool:
-    """Whether there is something to compare the answer with, and it is of moderate size."""
-    return step.drawn.reference is not None and step.case.bytes <= CHECKED
+    """Whether its answer can be looked at: a scan's always, others' where they are small."""
+    drawn = step.drawn
+    return drawn.steps is not None or (drawn.check is not None and drawn.bytes <= CHECKED)
 
 
 def _or_why(compile_it: Callable[[], jax.stages.Compiled]) -> jax.stages.Compiled | Exception:
@@ -205,16 +210,30 @@ def _take(compiled: _Compiled, stopwatch: Stopwatch | None) -> Taken:
         with jax.enable_x64(programs.run.x64):
             result = jax.block_until_ready(run(*operands))
             if programs.check in executables:
-                outcome.error = float(found(executables, programs.check)(result, *operands))
+                _check(outcome, found(executables, programs.check), (result, *operands))
             del result
             if stopwatch is not None:
                 memory = run.memory_analysis()
                 outcome.temporaries = None if memory is None else memory.temp_size_in_bytes
-                outcome.times = _timed(run, operands, stopwatch, CALLS)
-                outcome.peers = _peers(programs.peers, executables, operands, stopwatch)
+                calls = _calls(step)
+                outcome.times = _timed(run, operands, stopwatch, calls)
+                outcome.peers = _peers(programs.peers, executables, operands, stopwatch, calls // 2)
     except Exception as error:  # the other steps are worth having
         outcome.failure = machine.told(error)
     return outcome
+
+
+def _check(outcome: Taken, check: jax.stages.Compiled, arrays: tuple[Any, ...]) -> None:
+    try:
+        outcome.error = float(check(*arrays))
+    except Exception as error:  # its time is worth having
+        outcome.failure = f"while checking: {machine.told(error)}"
+
+
+def _calls(step: Step) -> int:
+    """How often it is called: short ones scatter more, and the results of all calls are held."""
+    wanted = CALLS * (MORE if step.case.bytes < SHORT else 1)
+    return max(2, min(wanted, HELD // max(total(step.drawn.results), 1)))
 
 
 def _timed(
@@ -223,7 +242,15 @@ def _timed(
     start = time.monotonic()
     jax.block_until_ready(run(*operands))
     seconds = max(time.monotonic() - start, 1e-6)
-    return stopwatch.time(run, operands, 1, min(calls, max(2, int(AT_MOST / seconds))))
+    calls = min(calls, max(2, int(AT_MOST / seconds)))
+    for _ in range(TRIES - 1):
+        try:
+            return stopwatch.time(run, operands, 1, calls)
+        except RuntimeError as error:
+            # A kernel of what is compiled meanwhile may have come between.
+            if "iterations" not in str(error):
+                raise
+    return stopwatch.time(run, operands, 1, calls)
 
 
 def _peers(
@@ -231,6 +258,7 @@ def _peers(
     executables: Executables,
     operands: tuple[Any, ...],
     stopwatch: Stopwatch,
+    calls: int,
 ) -> dict[str, Times | str]:
     """The times of counterparts, or why there are none."""
     timed: dict[str, Times | str] = {}
@@ -244,7 +272,7 @@ def _peers(
             if seconds > LONGEST_PEER:
                 timed[name] = f"left out: a call takes {seconds:.1f} s"
             else:
-                timed[name] = _timed(peer, operands, stopwatch, CALLS // 2)
+                timed[name] = _timed(peer, operands, stopwatch, calls)
         except Exception as error:  # a counterpart's failure is not the case's
             timed[name] = machine.told(error, 200)
     return timed

@@ -89,7 +89,7 @@ def show(entries: Sequence[Entry]) -> None:
         _show_slower(timed)
     checked = [entry for entry in entries if entry["error"] is not None]
     bad = [entry for entry in entries if not entry["right"]]
-    terminal.say(f"\n{len(entries)} cases, {len(checked)} compared with plain JAX, {len(bad)} bad")
+    terminal.say(f"\n{len(entries)} cases, {len(checked)} checked, {len(bad)} bad")
     for entry in bad:
         why = entry["failure"] or f"error {entry['error']} beyond {entry['bound']}"
         terminal.say(f"WRONG OR FAILED: {entry['name']}: {why}")

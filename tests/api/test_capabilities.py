@@ -122,6 +122,11 @@ def test_a_device_says_itself_what_it_is(machine):
 
 
 @pytest.mark.usefixtures("machine")
+def test_gpus_of_others_have_none():
+    assert capabilities.of_program([gpu("AMD", "gfx90a")]) == 89
+
+
+@pytest.mark.usefixtures("machine")
 def test_an_abstract_mesh_names_what_is_not_here():
     with gpu_of("NVIDIA B200"):
         assert capabilities.of_program() == 100

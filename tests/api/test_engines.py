@@ -203,9 +203,10 @@ def test_pallas_that_is_not_there_is_named_with_what_to_install(installed):
 def test_without_any_all_runs_in_plain_jax_and_says_so_once(installed):
     installed([])
     assert jscan.engine().name is None
+    assert str(jscan.engine()).startswith("no engine: plain JAX runs, since jax ")
     with pytest.warns(
         RuntimeWarning,
-        match=r"without its kernels .* plain JAX takes .* pip install 'jscan\[cuda\]'",
+        match=r"without its kernels .* plain JAX runs, since .* pip install 'jscan\[cuda\]'",
     ):
         program = cuda_program(jscan.cumsum, array(70_012))
     assert calls(program) == 0

@@ -11,18 +11,22 @@ from typing import Any
 import jax.numpy as jnp
 
 from benchmarks.cases.case import Build, Operation, call
-from benchmarks.cases.walk import values
+from benchmarks.cases.walk import checks, values
 from benchmarks.cases.walk.operators import DTYPES
 from benchmarks.cases.walk.shapes import Shape
 
 
 @dataclasses.dataclass(frozen=True)
 class Operand:
-    """An array, and what makes it: a function of a salt, its shape and its dtype."""
+    """An array, and what makes it: a function of a salt, its shape and its dtype.
+
+    Of ``rows`` the last axis stays the last one where a batch is added.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     make: Operation = values.zeros
+    rows: bool = False
 
     @property
     def bytes(self) -> int:
@@ -58,7 +62,9 @@ class Drawn:
       slopes: what the second pass of a gradient reads: leaves by their numbers, and "results".
       peers: the same by others.
       reference: the same in plain JAX.
-      moved: the bytes that the call has to move, if not all operands and results.
+      steps: a check of a scan by its definition.
+      moved: the arrays that have to be read or written, if not all operands and results once.
+      again: the operands behind the leaves that the second pass reads, if not all of them.
       transformation: what was made of the call, and "" where it is called itself.
     """
 
@@ -75,7 +81,9 @@ class Drawn:
     slopes: tuple[int | str, ...] = ()
     peers: Mapping[str, Operation] = dataclasses.field(default_factory=dict)
     reference: Operation | None = None
-    moved: int | None = None
+    steps: Operation | None = None
+    moved: tuple[Operand, ...] | None = None
+    again: tuple[Operand, ...] | None = None
     transformation: str = ""
 
     @property
@@ -89,11 +97,21 @@ class Drawn:
         return max(math.prod(operand.shape) for operand in self.operands)
 
     @property
+    def check(self) -> Operation | None:
+        """What looks at the result and the operands, and says how far the answer is off."""
+        if self.steps is not None or self.reference is None:
+            return self.steps
+        return call(checks.from_plain_jax, self.reference)
+
+    @property
+    def moves(self) -> tuple[Operand, ...]:
+        """The arrays that any implementation has to read or write, as often as it has to."""
+        return (*self.operands, *self.results) if self.moved is None else self.moved
+
+    @property
     def bytes(self) -> int:
-        """The bytes that any implementation has to move."""
-        if self.moved is not None:
-            return self.moved
-        return total((*self.operands, *self.results))
+        """The bytes of these."""
+        return total(self.moves)
 
 
 def total(arrays: tuple[Operand, ...]) -> int:
@@ -128,7 +146,11 @@ def divided(
         dtype = rng.choices(["bool", "uint8", "int32"], [6, 2, 2])[0]
         per_million = 0 if period >= n else round(10**6 / period)
         extents = shape.extents if own else (n,)
-        heads = Operand(extents, dtype, call(values.marks, per_million))
+        make = call(values.marks, per_million)
+        if rng.random() < 0.15:
+            said = f"{said} in the second half"
+            make = call(values.late_marks, per_million)
+        heads = Operand(extents, dtype, make)
         count = n if period == 1 else 1 + math.ceil(n / period + 6 * math.sqrt(n / period))
         word = f"{said} by {dtype} flags" + (" of each row" if own else "")
         return Division(form, word, (heads,), min(count, n))
@@ -136,19 +158,18 @@ def divided(
     if form == "ids":
         own = own and shape.axis == len(shape.extents) - 1
         dtype = rng.choice(["int32", "int32", "int16", "uint8"])
-        rows = Operand(shape.extents if own else (n,), dtype, call(values.ids, period))
+        rows = Operand(shape.extents if own else (n,), dtype, call(values.ids, period), True)
         return Division(form, f"{said} by {dtype} ids" + " of each row" * own, (rows,), count)
     form = rng.choice(["lengths", "offsets"])
-    make = values.lengths if form == "lengths" else values.bounds
+    described = values.lengths if form == "lengths" else values.bounds
     size = count + (form == "offsets")
-    row = Operand((size,), "int32", call(make, period, n))
+    row = Operand((size,), "int32", call(described, period, n), True)
     return Division(form, f"{said} by {form}", (row,), count)
 
 
 def dtype_of(rng: random.Random, allowed: tuple[str, ...]) -> str:
     """A dtype of these, the common ones more often."""
-    found = [dtype for dtype in allowed if dtype in DTYPES] or list(allowed)
-    return rng.choices(found, [DTYPES.get(dtype, 1) for dtype in found])[0]
+    return rng.choices(allowed, [DTYPES[dtype] for dtype in allowed])[0]
 
 
 def leaf(extents: tuple[int, ...], dtype: str, kind: str) -> Operand:
@@ -187,7 +208,7 @@ class Way:
         return direction_of(self.reverse, self.exclusive, bool(self.division.form))
 
     @property
-    def has_peers(self) -> bool:
+    def has_tree(self) -> bool:
         """Whether `lax.associative_scan` does the same without further passes."""
         return not self.exclusive and self.division.form in ("", "flags")
 

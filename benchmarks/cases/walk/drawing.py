@@ -6,15 +6,11 @@ import dataclasses
 import random
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from benchmarks.cases.case import Case, Check, Inputs, Operation, call
-from benchmarks.cases.walk import operations, values
+from benchmarks.cases.walk import checks, operations, values
 from benchmarks.cases.walk.calls import Drawn, Operand, total
 from benchmarks.cases.walk.families import FAMILIES
 from benchmarks.cases.walk.shapes import elements
-from jscan.operators import float_limits
 
 LARGEST = 2**28
 """The most elements of a leaf."""
@@ -72,10 +68,14 @@ def _case(number: int, drawn: Drawn) -> Case:
         f"{number}: {_name(drawn)}",
         inputs,
         drawn.run,
-        Check(call(_worst, drawn.reference or drawn.run), bound(drawn), x64=x64),
+        Check(drawn.check or call(checks.from_plain_jax, drawn.run), _bound(drawn), x64=x64),
         drawn.bytes,
         peers={name: peer for name, peer in drawn.peers.items() if _affordable(name, drawn)},
     )
+
+
+def _bound(drawn: Drawn) -> float:
+    return checks.BOUND if any(x.is_floating for x in drawn.results) else 0.0
 
 
 def _affordable(peer: str, drawn: Drawn) -> bool:
@@ -114,7 +114,6 @@ def _transformed(rng: random.Random, draw: Any, size: int) -> Drawn:
     if "vmap" in name:
         rows = min(rng.choice([2, 3, 8, 32, 100, 1000, 1024, 4097]), max(size // 64, 1))
     drawn: Drawn = draw(rng, max(size // rows, 64))
-    # The gradient of jax.ops' product is not known to JAX, and jscan's is that of the scan.
     if "gradient" in name or name == "tangent":
         if not _has_derivative(drawn):
             return drawn
@@ -140,7 +139,8 @@ def _with_gradient(drawn: Drawn) -> Drawn:
     needed = tuple(drawn.leaves[place] for place in drawn.slopes if isinstance(place, int))
     needed += results * ("results" in drawn.slopes)
     kept = dataclasses.replace(drawn, results=results)
-    second = total((*needed, *drawn.others, *cotangents, *gradients))
+    again = drawn.others if drawn.again is None else drawn.again
+    second = (*needed, *again, *cotangents, *gradients)
     return _derived(kept, "gradient", operations.gradient, leaves, cotangents, gradients, second)
 
 
@@ -151,7 +151,7 @@ def _with_tangent(drawn: Drawn) -> Drawn:
     moved = tuple(drawn.leaves[place] for place in leaves)
     tangents = tuple(dataclasses.replace(x, make=values.signs) for x in moved)
     kept = dataclasses.replace(drawn, results=results)
-    extra = total((*tangents, *results))
+    extra = (*tangents, *results)
     return _derived(kept, "tangent", operations.tangent, leaves, tangents, results, extra)
 
 
@@ -162,88 +162,67 @@ def _derived(
     leaves: tuple[int, ...],
     more: tuple[Operand, ...],
     results: tuple[Operand, ...],
-    moved: int,
+    moved: tuple[Operand, ...],
 ) -> Drawn:
-    """The derivative of a call and of its peers; these bytes are moved beside those of the call."""
+    """The derivative of a call and of its peers, which moves these arrays beside the call's."""
     count = len(drawn.operands)
 
     def derivative(run: Operation) -> Operation:
         return call(by, run, leaves, count)
 
-    known = not drawn.function.startswith(("segment_prod", "reduce"))
+    # JAX knows no derivative of jax.ops.segment_prod, nor of lax.reduce with any operator.
+    known = drawn.function != "reduce" and "segment_prod" not in (drawn.function, *drawn.words)
     return dataclasses.replace(
         drawn,
         run=derivative(drawn.run),
         others=(*drawn.others, *more),
         results=(*drawn.results, *results),
         peers={peer: derivative(run) for peer, run in drawn.peers.items() if known},
+        steps=None,
         reference=derivative(drawn.reference) if drawn.reference and known else None,
-        moved=drawn.bytes + moved,
+        moved=(*drawn.moves, *moved),
         transformation=name,
     )
 
 
 def _mapped(rng: random.Random, drawn: Drawn, rows: int) -> Drawn:
-    """The call for each of so many rows; what describes segments may be shared by them."""
-    shared = rng.random() < 0.5
-    own = len(drawn.leaves)
-    divides = {
-        place for place, x in enumerate(drawn.others, own) if not x.is_floating and shared and own
-    }
-    axes = tuple(None if place in divides else 0 for place in range(len(drawn.operands)))
+    """The call for each of so many rows or lanes; what describes segments may be shared."""
+    own, rank = len(drawn.leaves), len(drawn.shape.extents)
+    place = rng.choice([0, 0, rank]) if own else 0
+    shared: set[int] = set()
+    if rng.random() < 0.5:
+        shared = {number for number, x in enumerate(drawn.others, own) if not x.is_floating}
+    if len(shared) == len(drawn.operands):
+        shared = set()
+
+    def axis_of(x: Operand) -> int:
+        return 0 if x.rows or len(x.shape) != rank else place
 
     def batched(x: Operand) -> Operand:
-        return dataclasses.replace(x, shape=(rows, *x.shape))
+        axis = axis_of(x)
+        return dataclasses.replace(x, shape=(*x.shape[:axis], rows, *x.shape[axis:]))
 
-    operands = tuple(
-        x if axis is None else batched(x) for x, axis in zip(drawn.operands, axes, strict=True)
-    )
-    moved = None
-    if drawn.moved is not None:
-        fixed = total(tuple(drawn.operands[place] for place in divides))
-        moved = (drawn.moved - fixed) * rows + fixed
+    numbered = list(enumerate(drawn.operands))
+    operands = tuple(x if number in shared else batched(x) for number, x in numbered)
+    in_axes = tuple(None if number in shared else axis_of(x) for number, x in numbered)
+    out_axes = tuple(axis_of(x) for x in drawn.results)
+    alike = [drawn.operands[number] for number in shared]
+    moved = tuple(x if x in alike else batched(x) for x in drawn.moves)
 
-    def rows_of(run: Operation) -> Operation:
-        return call(operations.mapped, run, axes, 0)
+    def of_rows(run: Operation) -> Operation:
+        return call(operations.mapped, run, in_axes, out_axes)
 
-    of = f"vmap of {drawn.transformation}" if drawn.transformation else "vmap"
+    said = f"{rows} {'lanes' if place else 'rows'}" + (", segments shared" if shared else "")
     return dataclasses.replace(
         drawn,
-        words=(*drawn.words, f"{rows} rows" + (", segments shared" if divides else "")),
-        run=rows_of(drawn.run),
+        words=(*drawn.words, said),
+        run=of_rows(drawn.run),
         leaves=operands[:own],
         others=operands[own:],
         results=tuple(batched(x) for x in drawn.results),
-        peers={peer: rows_of(run) for peer, run in drawn.peers.items()},
-        reference=rows_of(drawn.reference) if drawn.reference else None,
+        peers={peer: of_rows(run) for peer, run in drawn.peers.items()},
+        steps=call(checks.worst_row, drawn.steps, in_axes, out_axes) if drawn.steps else None,
+        reference=of_rows(drawn.reference) if drawn.reference else None,
         moved=moved,
-        transformation=of,
+        transformation=f"vmap of {drawn.transformation}" if drawn.transformation else "vmap",
     )
-
-
-# --- checks -------------------------------------------------------------------------------------
-
-
-def bound(drawn: Drawn) -> float:
-    """How many spacings of its dtype a result may be off the largest one's size."""
-    return 64.0 if any(x.is_floating for x in drawn.results) else 0.0
-
-
-def _worst(reference: Operation, result: Any, *operands: jax.Array) -> jax.Array:
-    """The largest difference, in spacings of the dtype at the largest size of a leaf."""
-    pairs = zip(jax.tree.leaves(result), jax.tree.leaves(reference(*operands)), strict=True)
-    return jnp.max(jnp.stack([_difference(x, wanted) for x, wanted in pairs]))
-
-
-def _difference(x: jax.Array, wanted: jax.Array) -> jax.Array:
-    if x.size == 0:
-        return jnp.float32(0)
-    if not jnp.issubdtype(x.dtype, jnp.inexact):
-        return jnp.sum(x != wanted).astype(jnp.float32)
-    eps = float(float_limits(x.dtype).eps)
-    if x.dtype.itemsize < 4:
-        x, wanted = x.astype(jnp.float32), wanted.astype(jnp.float32)
-    size = jnp.max(jnp.where(jnp.isfinite(wanted), jnp.abs(wanted), 0))
-    same = (x == wanted) | (jnp.isnan(x) & jnp.isnan(wanted))
-    off = jnp.max(jnp.where(same, 0, jnp.abs(x - wanted)))
-    return (off / jnp.maximum(size, 1e-30) / eps).astype(jnp.float32)

@@ -14,6 +14,7 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "lambdas": (15, scans.draw_lambda),
     "linear_recurrence": (10, scans.draw_recurrence),
     "by ids": (11, reductions.draw_by_ids),
+    "plans": (4, reductions.draw_plan),
     "reduce": (11, reductions.draw_reduce),
     "pack": (4, vectors.draw_pack),
     "split": (3, vectors.draw_split),

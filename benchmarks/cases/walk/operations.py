@@ -11,7 +11,7 @@ from jax import lax
 
 import jscan
 from benchmarks.cases.case import Operation
-from jscan import Segments
+from jscan import SegmentPlan, Segments
 
 Arrays = Sequence[jax.Array]
 
@@ -34,6 +34,11 @@ def cumulative(name: str, form: str, x: jax.Array, *given: jax.Array, **how: Any
     return result
 
 
+def last(run: Operation, *arrays: jax.Array, **how: Any) -> Any:
+    """The last of several results, which is the only one that is used."""
+    return run(*arrays, **how)[-1]
+
+
 def scan(operator: Operation, leaves: int, form: str, *arrays: jax.Array, **how: Any) -> Any:
     """`jscan.associative_scan` of so many leaves."""
     elems, given = arrays[:leaves], arrays[leaves:]
@@ -53,6 +58,18 @@ def by_ids(name: str, count: int, x: jax.Array, ids: jax.Array, **how: Any) -> j
     """`jscan.segment_sum` and the like."""
     result: jax.Array = getattr(jscan, name)(x, ids, count, **how)
     return result
+
+
+def by_plan(name: str, count: int, x: jax.Array, *parts: jax.Array, **how: Any) -> jax.Array:
+    """The same by a plan, which is an argument of the program."""
+    plan = SegmentPlan.tree_unflatten(count, parts)
+    result: jax.Array = getattr(jscan, name)(x, plan, **how)
+    return result
+
+
+def gathered(count: int, x: jax.Array, *parts: jax.Array) -> jax.Array:
+    """`jscan.SegmentPlan.gather`."""
+    return SegmentPlan.tree_unflatten(count, parts).gather(x)
 
 
 def reduced(
@@ -112,12 +129,16 @@ def converted(form: str, length: int, into: str, count: int, array: jax.Array) -
 
 
 def mapped(
-    run: Operation, in_axes: tuple[int | None, ...], out_axes: int, *operands: jax.Array, **how: Any
+    run: Operation,
+    in_axes: tuple[int | None, ...],
+    out_axes: tuple[int, ...],
+    *operands: jax.Array,
+    **how: Any,
 ) -> Any:
     """`jax.vmap` of a call."""
 
     def call(*operands: jax.Array) -> Any:
-        return run(*operands, **how)
+        return tuple(jax.tree.leaves(run(*operands, **how)))
 
     return jax.vmap(call, in_axes=in_axes, out_axes=out_axes)(*operands)
 
@@ -166,10 +187,16 @@ def _widened(x: jax.Array) -> jax.Array:
     return x.astype(jnp.float32) if half else x
 
 
-def lax_cumulative(name: str, x: jax.Array, **how: Any) -> jax.Array:
-    """`lax.cumsum` and the like."""
+def lax_cumulative(
+    name: str, before: float | None, axis: int, reverse: bool, x: jax.Array
+) -> jax.Array:
+    """`lax.cumsum` and the like; exclusive where there is something to stand before the first."""
     wide = x if name in ("cummax", "cummin") else _widened(x)
-    result: jax.Array = getattr(lax, name)(wide, **how)
+    result: jax.Array = getattr(lax, name)(wide, axis, reverse)
+    if before is not None:
+        ends = [(0, 0, 0)] * x.ndim
+        ends[axis] = (-1, 1, 0) if reverse else (1, -1, 0)
+        result = lax.pad(result, jnp.asarray(before, result.dtype), ends)
     return result.astype(x.dtype)
 
 
@@ -211,6 +238,16 @@ def ops_by_ids(name: str, count: int, x: jax.Array, ids: jax.Array, **how: Any) 
     return result.astype(x.dtype)
 
 
+def ops_by_plan(name: str, count: int, x: jax.Array, ids: jax.Array, *_: jax.Array) -> jax.Array:
+    """The same by the ids of a plan, which is not needed."""
+    return ops_by_ids(name, count, x, ids)
+
+
+def jnp_gathered(x: jax.Array, ids: jax.Array, *_: jax.Array) -> jax.Array:
+    """What ids index."""
+    return x.at[ids].get(mode="promise_in_bounds")
+
+
 def jnp_reduced(name: str, axis: int, x: jax.Array) -> jax.Array:
     """`jnp.sum` and the like, in the dtype of the operand."""
     result: jax.Array = getattr(jnp, name)(x, axis=axis)
@@ -231,13 +268,13 @@ def ops_reduced(
     name: str, form: str, count: int, axis: int, x: jax.Array, given: jax.Array
 ) -> jax.Array:
     """The segments of an axis by `jax.ops`, which are numbered first."""
-    ids = _numbers(form, x.shape[axis], given)
+    ids = numbers_of(form, x.shape[axis], given)
     rows = jnp.moveaxis(_widened(x), axis, 0)
     result = getattr(jax.ops, name)(rows, ids, count, indices_are_sorted=True)
     return jnp.moveaxis(result, 0, axis).astype(x.dtype)
 
 
-def _numbers(form: str, length: int, array: jax.Array) -> jax.Array:
+def numbers_of(form: str, length: int, array: jax.Array) -> jax.Array:
     """The number of each element's segment."""
     if form == "offsets":
         array = jnp.diff(array)
@@ -277,7 +314,7 @@ def jnp_enumerated(axis: int, reverse: bool, mask: jax.Array) -> jax.Array:
 
 def jnp_distributed(form: str, x: jax.Array, given: jax.Array) -> jax.Array:
     """A gather from where each element's segment begins, of an array of one dimension."""
-    numbers = _numbers(form, x.size, given)
+    numbers = numbers_of(form, x.size, given)
     place = jnp.arange(x.size, dtype=jnp.int32)
     heads = jnp.concatenate([jnp.ones(1, jnp.bool_), numbers[1:] != numbers[:-1]])
     return x[lax.cummax(jnp.where(heads, place, 0))]

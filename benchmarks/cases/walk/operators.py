@@ -28,8 +28,9 @@ DTYPES: Mapping[str, int] = {
     "uint16": 1,
     "uint32": 1,
     "uint64": 1,
+    "bool": 1,
 }
-"""How often a dtype is drawn."""
+"""How often a dtype is drawn where it may be."""
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 REALS = (*INTEGERS, *FLOATS)
@@ -64,6 +65,14 @@ class Drawable:
     def leaf_dtypes(self, dtype: str) -> tuple[str, ...]:
         """The dtypes of the leaves."""
         return tuple(dict(self.own).get(leaf, dtype) for leaf in range(len(self.values)))
+
+    def identities(self, dtype: str) -> tuple[Any, ...]:
+        """The identity of each leaf, as plain numbers."""
+        if self.identity is not None:
+            return self.identity(dtype)
+        operator: Any = self.combine
+        dtypes = [jnp.dtype(own) for own in self.leaf_dtypes(dtype)]
+        return tuple(value.item() for value in operator.identities(dtypes))
 
     def neutral(self, dtype: str) -> Any:
         """The identity as `jscan.associative_scan` takes it: None where it knows it itself."""

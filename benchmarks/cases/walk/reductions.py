@@ -44,7 +44,7 @@ def draw_by_ids(rng: random.Random, size: int) -> Drawn:
     is_sorted = rng.random() < 0.75
     count = values.count_of(period, n)
     make = call(values.ids, period) if is_sorted else call(values.unsorted_ids, count)
-    ids = Operand((n,), rng.choice(["int32", "int32", "int32", "uint32"]), make)
+    ids = Operand((n,), rng.choice(["int32", "int32", "int32", "uint32"]), make, True)
     x = leaf(shape.extents, dtype, operator.values[0])
     how = {"indices_are_sorted": True} if is_sorted else {}
     run = call(operations.by_ids, name, count, **how)
@@ -58,6 +58,43 @@ def draw_by_ids(rng: random.Random, size: int) -> Drawn:
         slopes=operator.slopes,
         peers={f"jax.ops.{name}": call(operations.ops_by_ids, name, count, **how)},
         reference=call(run, method="xla"),
+    )
+
+
+def draw_plan(rng: random.Random, size: int) -> Drawn:
+    """`jscan.SegmentPlan`, by which is reduced or gathered, as an operand of the program."""
+    name = rng.choice([*BY_IDS, "gather", "gather"])
+    operator = BY_IDS.get(name, ADD)
+    dtype = dtype_of(rng, operator.dtypes)
+    trailing = rng.choice([(), (rng.choice(TRAILING),), (rng.choice(TRAILING),)])
+    n = max(size // math.prod(trailing), 1)
+    count = values.count_of(rng.choice([p for p in PERIODS if p <= n]), n)
+    parts = ids, order, in_order = tuple(
+        Operand((n,), "int32", call(values.part_of_plan, part, count), True) for part in range(3)
+    )
+    each, every = Operand((n, *trailing), dtype), Operand((count, *trailing), dtype)
+    if name == "gather":
+        x, result, first, second = every, each, [ids], [order, in_order]
+        run = call(operations.gathered, count)
+        peer, reference = {"indexing": call(operations.jnp_gathered)}, None
+    else:
+        x, result, first, second = each, every, [order, in_order], [ids]
+        run = call(operations.by_plan, name, count)
+        peer = {f"jax.ops.{name}": call(operations.ops_by_plan, name, count)}
+        reference = call(run, method="xla")
+    shape = Shape("trailing dimensions" if trailing else "one row", each.shape, 0)
+    x = leaf(x.shape, dtype, operator.values[0])
+    return Drawn(
+        *("SegmentPlan", (name, f"{count} segments"), shape, dtype, operator.name, "by a plan"),
+        run=run,
+        leaves=(x,),
+        others=parts,
+        results=(result,),
+        slopes=operator.slopes,
+        peers=peer,
+        reference=reference or peer["indexing"],
+        moved=(x, result, *first),
+        again=tuple(second),
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 from benchmarks.cases.case import Operation, call
-from benchmarks.cases.walk import operations, shapes
+from benchmarks.cases.walk import checks, operations, shapes
 from benchmarks.cases.walk.calls import (
     Drawn,
     Operand,
+    Way,
     dtype_of,
     leaf,
     way_of,
@@ -38,10 +39,12 @@ def draw_cumulative(rng: random.Random, size: int) -> Drawn:
     x = leaf(shape.extents, dtype, operator.values[0])
     run = call(operations.cumulative, name, way.division.form, axis=shape.axis, **way.how)
     peers: dict[str, Operation] = {}
-    if not way.exclusive and not way.division.form:
-        how = {"axis": shape.axis, "reverse": way.reverse}
-        peers[f"lax.{name}"] = call(operations.lax_cumulative, name, **how)
-    elif way.has_peers:
+    if not way.division.form:
+        before = operator.identities(dtype)[0] if way.exclusive else None
+        peers[f"lax.{name}"] = call(
+            operations.lax_cumulative, name, before, shape.axis, way.reverse
+        )
+    elif way.has_tree:
         peers["lax.associative_scan"] = call(
             operations.lax_scan, operator.combine, 1, shape.axis, way.reverse
         )
@@ -53,7 +56,15 @@ def draw_cumulative(rng: random.Random, size: int) -> Drawn:
         slopes=operator.slopes,
         peers=peers,
         reference=call(run, method="xla"),
+        steps=_steps(operator, dtype, shape.axis, way),
     )
+
+
+def _steps(operator: Drawable, dtype: str, axis: int, way: Way) -> Operation:
+    """The check of a scan by its definition."""
+    before = operator.identities(dtype) if way.exclusive else None
+    told = before, len(operator.values), way.division.form, axis, way.reverse
+    return call(checks.from_step_to_step, operator.combine, *told)
 
 
 def _scan(rng: random.Random, size: int, drawable: tuple[Drawable, ...]) -> Drawn:
@@ -68,19 +79,25 @@ def _scan(rng: random.Random, size: int, drawable: tuple[Drawable, ...]) -> Draw
     told = operator.combine, len(leaves), way.division.form
     run = call(operations.scan, *told, axis=shape.axis, **how)
     peers: dict[str, Operation] = {}
-    if way.has_peers:
+    if way.has_tree:
         peers["lax.associative_scan"] = call(
             operations.lax_scan, operator.combine, len(leaves), shape.axis, way.reverse
         )
+    words, results = (operator.name, *way.words), leaves
+    if len(leaves) > 1 and rng.random() < 0.3:
+        words, results = (*words, "last result alone"), leaves[-1:]
+        run = call(operations.last, run)
+        peers = {peer: call(operations.last, other) for peer, other in peers.items()}
+    steps = None if results is not leaves else _steps(operator, dtype, shape.axis, way)
     return Drawn(
-        *("associative_scan", (operator.name, *way.words), shape, dtype, operator.name),
-        *(way.direction, run),
+        *("associative_scan", words, shape, dtype, operator.name, way.direction, run),
         leaves=leaves,
         others=way.division.operands,
-        results=leaves,
+        results=results,
         slopes=operator.slopes,
         peers=peers,
         reference=call(run, method="xla"),
+        steps=steps,
     )
 
 
@@ -99,12 +116,14 @@ def draw_recurrence(rng: random.Random, size: int) -> Drawn:
     dtype, shape = dtype_of(rng, NUMBERS), shapes.drawn(rng, size)
     way = way_of(rng, shape, exclusive=0.0)
     extents, words = shape.extents, way.words
-    slopes = list(extents)
+    slopes = extents
     if len(extents) > 1 and rng.random() < 0.3:
         shared = rng.choice([d for d in range(len(extents)) if d != shape.axis])
-        slopes[shared] = 1
-        words = (*words, f"a of {tuple(slopes)}")
-    a, b = leaf(tuple(slopes), dtype, "factors"), leaf(extents, dtype, "signs")
+        slopes = (*extents[:shared], 1, *extents[shared + 1 :])
+        if shared == len(extents) - 1 and rng.random() < 0.5:
+            slopes = slopes[:-1]
+        words = (*words, f"a of {slopes}")
+    a, b = leaf(slopes, dtype, "factors"), leaf(extents, dtype, "signs")
     start: tuple[Operand, ...] = ()
     if rng.random() < 0.2:
         row = extents[: shape.axis] + extents[shape.axis + 1 :]
@@ -114,6 +133,10 @@ def draw_recurrence(rng: random.Random, size: int) -> Drawn:
     if not way.division.form and not start:
         told = shape.axis, way.reverse
         peers["lax.associative_scan"] = call(operations.lax_recurrence, *told)
+    steps = None
+    if not start:
+        how = None, 2, way.division.form, shape.axis, way.reverse
+        steps = call(checks.from_step_to_step, checks.recur, *how)
     return Drawn(
         *("linear_recurrence", words, shape, dtype, "affine", way.direction, run),
         leaves=(a, b, *start),
@@ -122,4 +145,5 @@ def draw_recurrence(rng: random.Random, size: int) -> Drawn:
         slopes=(0, "results"),
         peers=peers,
         reference=call(run, method="xla"),
+        steps=steps,
     )

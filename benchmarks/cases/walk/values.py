@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from benchmarks.cases.case import Build
+from jscan import SegmentPlan
 
 Shape = tuple[int, ...]
 Arrays = tuple[jax.Array, ...]
@@ -111,6 +112,13 @@ def marks(per_million: int, salt: int, shape: Shape, dtype: str) -> jax.Array:
     return (noise(salt, shape) < bound).astype(dtype)
 
 
+def late_marks(per_million: int, salt: int, shape: Shape, dtype: str) -> jax.Array:
+    """The same, but none among the first half of the elements."""
+    size = math.prod(shape)
+    late = (lax.iota(jnp.uint32, size) >= jnp.uint32(size // 2)).reshape(shape)
+    return jnp.where(late, marks(per_million, salt, shape, dtype), jnp.zeros((), dtype))
+
+
 def bounds(period: int, length: int, salt: int, shape: Shape, dtype: str) -> jax.Array:
     """Offsets of segments of up to two periods each, alike in all rows; the first may be empty."""
     count = count_of(period, length) - 1
@@ -142,6 +150,13 @@ def ids(period: int, salt: int, shape: Shape, dtype: str) -> jax.Array:
 def unsorted_ids(count: int, salt: int, shape: Shape, dtype: str) -> jax.Array:
     """The numbers of ``count`` segments, each element's by chance."""
     return _below(salt, shape, count).astype(dtype)
+
+
+def part_of_plan(part: int, count: int, salt: int, shape: Shape, dtype: str) -> jax.Array:
+    """One of the arrays of a plan, alike in all rows; those of one count are parts of one plan."""
+    del salt
+    plan = SegmentPlan(unsorted_ids(count, 5, shape[-1:], dtype), count)
+    return jnp.broadcast_to(jax.tree.leaves(plan)[part], shape)
 
 
 def count_of(period: int, length: int) -> int:

@@ -19,6 +19,9 @@ from benchmarks.cases.walk.calls import (
 )
 from benchmarks.cases.walk.operators import NUMBERS
 
+SECTOR = 32
+"""The bytes that a GPU reads at least, wherever it reads."""
+
 
 def _mask(rng: random.Random, extents: tuple[int, ...]) -> tuple[Operand, float]:
     density = rng.choice([0.0001, 0.01, 0.1, 0.5, 0.5, 0.9, 1.0])
@@ -36,6 +39,8 @@ def draw_pack(rng: random.Random, size: int) -> Drawn:
     kept = max(round(density * math.prod(masked)), 1)
     x = leaf(shape.extents, dtype, "numbers")
     out = Operand((kept, *shape.extents[len(masked) :]), dtype)
+    sectors = kept * -(-out.bytes // kept // SECTOR)
+    read = Operand((min(sectors * SECTOR, x.bytes),), "uint8")
     return Drawn(
         *("pack", (f"{density:.2%} of {mask.dtype}",), shape, dtype, "", f"{density:.2%} marked"),
         call(operations.packed, kept),
@@ -46,7 +51,7 @@ def draw_pack(rng: random.Random, size: int) -> Drawn:
             "jnp.compress" if len(masked) == 1 else "jnp.nonzero": call(operations.jnp_packed, kept)
         },
         reference=call(operations.jnp_packed, kept),
-        moved=mask.bytes + 2 * out.bytes,
+        moved=(mask, read, out),
     )
 
 
