@@ -117,6 +117,8 @@ def test_an_order_out_of_bounds_reads_no_other_memory():
         ("float32", 128, 128, 4),
         ("float32", 1000, 128, 4),
         ("float32", 100, 128, 4),
+        ("float32", 67, 64, 1),
+        ("float32", 66, 64, 2),
         ("float32", 64, 64, 2),
         ("float32", 32, 32, 1),
         ("float32", 3, 4, 1),

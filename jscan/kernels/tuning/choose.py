@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 
 import jax
@@ -266,13 +267,15 @@ def strips(shape: Shape) -> Tuning:
         return shape.tile
     together = 1
     if shape.inner > 1:
-        # A thread takes 16 bytes of lanes at once, and a warp those of 32 threads: nothing is
-        # shuffled, and an address and a condition are for several elements.
-        widest = max(1, min(8, 16 * shape.leaves // shape.width))
-        lanes = min(32 * widest, next_power_of_2(shape.inner))
-        together = max(1, lanes // 32)
+        # A thread takes 16 bytes of lanes at once where rows are multiples of that, and a warp
+        # those of 32 threads: an address and a condition are for several elements.
+        widest = 16 // next_power_of_2(-(-shape.width // shape.leaves))
+        aligned = math.gcd(shape.inner, max(1, min(8, widest)))
+        lanes = min(32 * max(2, aligned), next_power_of_2(shape.inner))
+        together = max(1, min(aligned, lanes // 32))
+        registers = max(shape.words, shape.leaves if together > 2 else 1)
         elements = device().strip_elements * (2 if together > 2 else 1)
-        strip = max(2, elements // lanes // shape.words)
+        strip = max(2, elements // lanes // registers)
         window = 2 if lanes > 16 else 8
         most, least = 32 * strip, 8 * strip
     else:
@@ -333,7 +336,8 @@ def _level(shape: Shape) -> Tuning:
         lanes = min(lanes, 64, next_power_of_2(2**14 // (strip * shape.width)))
     elif not shape.segmented:
         strip = 4 * _strip(shape)
-    together, length = max(1, lanes // 32), max(tuned.length, strip)
+    together = max(1, min(tuned.together, lanes // 32))
+    length = max(tuned.length, strip)
     return dataclasses.replace(tuned, strip=strip, lanes=lanes, length=length, together=together)
 
 
