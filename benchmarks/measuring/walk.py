@@ -22,9 +22,8 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.cases import static as static_cases
-from benchmarks.cases.walk import drawing
 from benchmarks.cases.walk.calls import total
-from benchmarks.cases.walk.drawing import Step
+from benchmarks.cases.walk.steps import Step
 from benchmarks.measuring import machine, static
 from benchmarks.measuring.measure import SHORT, Stopwatch, Times, built
 from benchmarks.measuring.programs import (
@@ -291,10 +290,10 @@ def why_not_lowered(step: Step) -> str | None:
 
 
 def looks_of(
-    seed: int, largest: int, engines: Sequence[str], number: int
+    step_of: Callable[[int], Step], engines: Sequence[str], number: int
 ) -> list[static.Looks] | str:
     """The kernels of a step as some engines put them, or why there are none."""
-    case = drawing.step(seed, number, largest).case
+    case = step_of(number).case
     try:
         operands = tuple((x.shape, x.dtype.name) for x in plan(case).run.operands)
         return static.looks_at(static_cases.Call(case.name, case.run, operands), engines)
