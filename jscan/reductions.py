@@ -74,8 +74,8 @@ def segment_sum(
         does not fit.
 
     With sorted ids or a plan, data and ids are read once and each result is written twice (a fill,
-    and the totals). Elements are added in groups; the groups before a tile may be added in any
-    order.
+    and the totals), or once where results are large beside ids, which are read twice then. Elements
+    are added in groups; the groups before a tile may be added in any order.
 
     Where several devices share elements with sorted ids, each finds totals of its own elements for
     all segments. Sums are then added up by an all-reduce of the result's size; other totals are

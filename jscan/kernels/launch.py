@@ -70,6 +70,7 @@ class Cut:
             *(tuned.rows, tuned.length, tuned.lanes),
             *(reverse, exclusive),
             mixed=len(widths) > 1,
+            together=tuned.together,
         )
         if by_words:
             word = VECTOR if len(widths) > 1 else 16 // min(widths)
