@@ -32,6 +32,7 @@ ON_ANY_MACHINE = {
     "accuracy": "errors of inclusive sums over the length; up to 2^20 where there is no GPU",
     "latency": "the time of a call, beside lax.associative_scan",
     "compile": "the time to compile and the size of the program",
+    "overhead": "the time of a call outside of jit beside jax.numpy's, and what it compiles",
 }
 """The suites that are no lists of cases, each with a line of help."""
 ON_SEVERAL_DEVICES = {
@@ -217,7 +218,7 @@ def look(options: argparse.Namespace) -> int:
             return 2
     kernels: list[static.Looks] = []
     with terminal.progress("compiling", len(names)) as advance:
-        for of_call in static.measured(names, options.jobs):
+        for of_call in static.measured(names, options.jobs, static.looks_of):
             kernels += of_call
             advance("")
     static_table.show(kernels)
@@ -240,7 +241,11 @@ def _compared(
     if others:
         terminal.say(f"{path} is of {', '.join(others)}")
     known = {*static_cases.calls()}
-    committed = [looks for looks in committed if looks.call in names or looks.call not in known]
+    committed = [
+        looks
+        for looks in committed
+        if looks.engine in static.here() and (looks.call in names or looks.call not in known)
+    ]
     found = static_table.differences(committed, kernels)
     for difference in found:
         terminal.say(difference.text)

@@ -1,4 +1,4 @@
-"""What a call and a compilation cost beside lax.associative_scan, on any machine."""
+"""What a call and a compilation cost beside those of lax and jax.numpy, on any machine."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ LENGTHS = tuple(2**exponent for exponent in range(10, 21, 2))
 # The most that jscan may take, as a multiple of lax.associative_scan.
 ALLOWED_CALL = 1.05  # where there is no GPU
 ALLOWED_COMPILING = 1.0
+ALLOWED_OUTSIDE = 1.3
+"""The same outside of ``jit``, as a multiple of what jax.numpy takes for an array of a size."""
+SHORT = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +105,92 @@ BY_LENGTH = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Outside:
+    """A call outside of ``jit``, and one of jax.numpy that is likewise compiled as a whole.
+
+    Attributes:
+      name: what is new in each call.
+      jscan: the call, given its number.
+      peer: the other call.
+    """
+
+    name: str
+    jscan: Callable[[int], Any]
+    peer: Callable[[], Any]
+
+
+def _outside() -> list[Outside]:
+    """Calls of which each hands in something new, where its name says so."""
+    x, shuffled = inputs.normal(SHORT)[0], inputs.signs((SHORT,), jnp.int32)[0]
+    flags, mask = shuffled > 0, shuffled > 0
+    ids = jnp.arange(SHORT) // 10
+    of_ids = jax.jit(lambda x, ids: jax.ops.segment_sum(x, ids, SHORT // 10))
+
+    def pairs(left: Any, right: Any) -> Any:
+        return left[0] * right[0], left[1] * right[0] + right[1]
+
+    def lengths(count: int) -> list[int]:
+        return [SHORT - count, *[1] * count]
+
+    def with_number(turn: int) -> Any:
+        k = 1 / (turn + 2)
+        return jscan.associative_scan(lambda a, b: a + b + k * a * b, x)
+
+    def with_identity(turn: int) -> Any:
+        how: dict[str, Any] = {"exclusive": True, "identity": -1000.0 - turn}
+        return jscan.associative_scan(jnp.maximum, x, **how)
+
+    def of_new(turn: int) -> jscan.Segments:
+        return jscan.Segments.from_lengths(lengths(turn % (SHORT - 1)))
+
+    sums, total = functools.partial(jnp.cumsum, x), functools.partial(jnp.sum, x)
+    return [
+        Outside("cumsum", lambda _: jscan.cumsum(x), sums),
+        Outside("cumsum by flags", lambda _: jscan.cumsum(x, segments=flags), sums),
+        Outside("a ufunc", lambda _: jscan.associative_scan(jnp.add, x), sums),
+        Outside("a new lambda", lambda _: jscan.associative_scan(lambda a, b: a + b, x), sums),
+        Outside("a new number in a lambda", with_number, sums),
+        Outside("a new identity, tried", with_identity, sums),
+        Outside("pairs by a function", lambda _: jscan.associative_scan(pairs, (x, x)), sums),
+        Outside("linear_recurrence", lambda _: jscan.linear_recurrence(x, x), sums),
+        Outside("reduce by a lambda", lambda _: jscan.reduce(lambda a, b: a + b, x), total),
+        Outside("new segments", lambda i: jscan.cumsum(x, segments=of_new(i)), sums),
+        Outside("numbers of new segments", lambda i: of_new(i).ids, sums),
+        Outside(
+            "segment_sum of sorted ids",
+            lambda _: jscan.segment_sum(x, ids, SHORT // 10, indices_are_sorted=True),
+            lambda: of_ids(x, ids),
+        ),
+        Outside("enumerate", lambda _: jscan.enumerate(mask), lambda: jnp.cumsum(mask)),
+        Outside("pack", lambda _: jscan.pack(x, mask, size=SHORT), lambda: x[mask]),
+        Outside("split", lambda _: jscan.split(x, mask), lambda: jnp.argsort(mask)),
+    ]
+
+
+def outside_jit(seconds: float = 0.5, calls: int = 21) -> list[dict[str, Any]]:
+    """Times calls outside of ``jit`` and counts what those after the first compile."""
+    cases = _outside()
+
+    def entries() -> Iterator[dict[str, Any]]:
+        for case in cases:
+            turns = itertools.count()
+            run = functools.partial(_next, case.jscan, turns)
+            both: list[Callable[[], Any]] = [run, case.peer]
+            jax.block_until_ready(run())
+            with machine.compilations() as compiled:
+                for _ in range(3):
+                    jax.block_until_ready(run())
+            took = _in_turn(case.name, both, seconds, ALLOWED_OUTSIDE, calls)
+            yield took | {"compiled": len(compiled)}
+
+    return _advancing("calls", len(cases), entries())
+
+
+def _next(call: Callable[[int], Any], turns: Iterator[int]) -> Any:
+    return call(next(turns))
+
+
 def measured(suite: str) -> dict[str, list[dict[str, Any]]]:
     """What a suite compares where there is no GPU, or on any machine."""
     content = {}
@@ -110,6 +199,8 @@ def measured(suite: str) -> dict[str, list[dict[str, Any]]]:
     if suite in ("core", "compile"):
         content["compile"] = compile_times()
         content["sizes"] = program_sizes()
+    if suite == "overhead":
+        content["overhead"] = outside_jit()
     if suite in ("strategies", "all"):
         content["lengths"] = by_length()
     return content
@@ -119,6 +210,7 @@ TITLES = {
     "latency": "A call at 2^20, by the wall clock",
     "compile": "Trace, lower and compile at 2^20",
     "lengths": "A call by the wall clock",
+    "overhead": f"A call outside of jit of {SHORT} elements, beside one of jax.numpy",
 }
 
 
@@ -136,10 +228,12 @@ def show(content: Mapping[str, Any]) -> None:
                     f"{entry['ratio']:.2f}",
                     f"{entry['ratio_of_fastest']:.2f}",
                     "–" if entry["allowed"] is None else f"{entry['allowed']:.2f}",
+                    *([str(entry["compiled"])] if "compiled" in entry else []),
                 ]
                 for entry in content[name]
             ]
-            terminal.table(f"{title}: medians, lower is better", columns, rows)
+            more = ["compiled"] if name == "overhead" else []
+            terminal.table(f"{title}: medians, lower is better", [*columns, *more], rows)
     if "sizes" in content:
         backend = jax.default_backend()
         counts = {
@@ -212,7 +306,11 @@ def _compile(operation: Operation, shapes: Sequence[Any]) -> None:
 
 
 def _in_turn(
-    name: str, both: Sequence[Callable[[], Any]], seconds: float, allowed: float | None = None
+    name: str,
+    both: Sequence[Callable[[], Any]],
+    seconds: float,
+    allowed: float | None = None,
+    calls: int = 21,
 ) -> dict[str, Any]:
     """What calls take by turns, after some that warm up."""
     for one in both:
@@ -220,7 +318,7 @@ def _in_turn(
             jax.block_until_ready(one())
     begin = time.perf_counter()
     times: list[tuple[float, float]] = []
-    while len(times) < 21 or time.perf_counter() - begin < seconds:
+    while len(times) < calls or time.perf_counter() - begin < seconds:
         times.append(_timed(both, len(times)))
     return _entry(name, times, allowed)
 

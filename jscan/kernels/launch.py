@@ -12,10 +12,10 @@ import numpy as np
 from jax import lax
 
 from jscan import extent
-from jscan.combine import Leaf
+from jscan.called import Leaf
 from jscan.kernels import engines, tuning
 from jscan.kernels.complex import real_dtypes
-from jscan.kernels.language import Body
+from jscan.kernels.language import Body, Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, collapse, outer_n_inner
 from jscan.kernels.state import TileState
 
@@ -70,6 +70,7 @@ class Cut:
             *(tuned.rows, tuned.length, tuned.lanes),
             *(reverse, exclusive),
             mixed=len(widths) > 1,
+            together=tuned.together,
         )
         if by_words:
             word = VECTOR if len(widths) > 1 else 16 // min(widths)
@@ -92,9 +93,21 @@ class Cut:
 
         Operands that are not cut come ``beside``; the words of ``state`` come last.
         """
+        g = self.geometry
+
+        def in_range(program: jax.Array, refs: Sequence[Ref]) -> None:
+            body(lax.rem(program, np.int32(g.programs)), refs)
+
+        # Compilers do not know how many programs there are. Told so, they know that no place
+        # overflows, and masks of shifted places take a third of the instructions away.
+        shifted = g.reverse or g.exclusive or g.n % g.length
         return call(
-            *(body, [*self.operands, *beside], results.written),
-            programs=self.geometry.programs,
+            *(
+                in_range if shifted and g.tiles == g.programs else body,
+                [*self.operands, *beside],
+                results.written,
+            ),
+            programs=g.programs,
             warps=self.tuned.warps,
             name=name,
             interpret=interpret,

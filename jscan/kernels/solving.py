@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan.combine import Leaf
+from jscan.called import Leaf
 from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component
 from jscan.derivatives.jacobian import Source
@@ -170,8 +170,9 @@ def tangent(
     operands = [*known, *linear, *([] if flags is None else [flags])]
     shape = tangent_shape([*known, *linear], component, axis, flags is not None, tile)
     widths = {np.dtype(d).itemsize for d in dtypes}
+    tuned = tuning.chosen(shape, method, tuning.SCAN)
     cut = launch.Cut(
-        *(operands, full, axis, tuning.chosen(shape, method, tuning.SCAN)),
+        *(operands, full, axis, tuning.beside(shape, tuned, len(operands) + len(dtypes))),
         reverse=reverse != transposed,
         widths=widths,
     )

@@ -106,14 +106,17 @@ class Tile:
         """The term of an address that tells lanes apart; none where they share what is there."""
         if not stride:
             return []
-        # Opaque to the compiler, so that each thread takes one lane. Then the whole scan of a lane
-        # is one thread's, without a shuffle: rows (65536, 1024) along the first axis run at 0.89 of
-        # copy speed instead of 0.80, (1048576, 64) at 0.78 instead of 0.70 (H200, 2026-11-20).
+        # Opaque to the compiler, so that each thread takes one lane, or as many as go `together`.
+        # Then the whole scan of a lane is one thread's, without a shuffle: rows (65536, 1024) along
+        # the first axis run at 0.89 of copy speed instead of 0.80, (1048576, 64) at 0.78 instead of
+        # 0.70 (H200, 2026-11-20).
         g = self.geometry
+        known = g.together * stride
         if g.far_lanes:
             first = [(language.opaque(self.lane_block), g.lanes * stride)]
         else:
-            first = [(language.opaque(self.lane_block * np.int32(g.lanes)), stride)]
+            block = self.lane_block * np.int32(g.lanes // g.together)
+            first = [(language.opaque(block), known)]
         return [*first, (lane, stride)] if g.lanes > 1 else first
 
     def mask(self, shift: int) -> jax.Array | None:
@@ -250,13 +253,18 @@ class Tile:
         other.geometry = geometry
         return other
 
-    def store(self, ref: Ref, value: jax.Array) -> None:
-        """Writes the tile of a result, which has the scan's full shape."""
+    def store(self, ref: Ref, value: jax.Array, where: jax.Array | None = None) -> None:
+        """Writes the tile of a result, which has the scan's full shape, or what of it is ``where``.
+
+        Tiles that are cut along words are written whole.
+        """
         g, value = self.geometry, value.astype(ref.dtype)
         if g.word == 1:
             view = View((g.outer, g.n, g.inner), (1, g.outer))
             terms = self._limited(self._terms(view, 0), ref.dtype, 0)
-            language.store(ref, terms, value, mask=self.mask(0))
+            masks = [mask for mask in (self.mask(0), where) if mask is not None]
+            mask = functools.reduce(lax.bitwise_and, masks) if masks else None
+            language.store(ref, terms, value, mask=mask)
             return
         self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), value)
 
@@ -269,6 +277,16 @@ class Tile:
         terms = [*self._outside(extent * self.geometry.inner), (place, self.geometry.inner)]
         mask = mask if exists is None else mask & exists
         language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
+
+    def gather(self, ref: Ref, view: View, place: jax.Array) -> jax.Array:
+        """The elements at ``place`` of each position; undefined where the position does not exist.
+
+        The operand has fewer elements than fit 32 bits.
+        """
+        _, stride, lane_stride = view.strides
+        terms = [(self.spread(place), stride), *self.row_terms(view, lambda: self._iota(0))]
+        terms += self.lane_terms(lane_stride, self._iota(len(self.geometry.shape) - 1))
+        return language.load(ref, terms, mask=self.mask(0))
 
     def gather_row(self, ref: Ref) -> jax.Array:
         """The tile's elements of an operand (outer, inner): one for each row and lane."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -53,6 +53,7 @@ def reduce_abstract_eval(
 
 def reduce_in_kernels(
     *operands: jax.Array,
+    order: jax.Array | None = None,
     combine: Combine,
     axis: int,
     kind: str,
@@ -63,7 +64,7 @@ def reduce_in_kernels(
     exact: bool,
     **_: Any,
 ) -> list[jax.Array]:
-    """The reduction by the kernels of a strategy."""
+    """The reduction by the kernels of a strategy, which read elements in an ``order``, if any."""
     leaves, descriptor = parted(operands, kind != "whole")
     how: dict[str, Any] = {"combine": combine, "axis": axis, "method": method, "tile": tile}
     full = full_shape(operands, axis, kind)
@@ -85,7 +86,7 @@ def reduce_in_kernels(
             descriptor = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
             kind = "ids"
     how |= {"interpret": interpret, "exact": exact}
-    return kernels.reduce(leaves, descriptor, kind=kind, num_segments=num_segments, **how)
+    return kernels.reduce(leaves, descriptor, order, kind=kind, num_segments=num_segments, **how)
 
 
 def reduce_jvp(
@@ -155,12 +156,27 @@ def _extremum_jvp(
         if name == "add":
             slopes.append(total(given).astype(y.dtype))
             continue
-        chosen = x.astype(y.dtype) == primitives.spread(y, numbers, axis=axis)
-        chosen = jnp.broadcast_to(chosen, full)
-        sums = total(jnp.where(chosen, given, jnp.zeros_like(given)))
-        count = total(jnp.where(chosen, jnp.ones_like(given), jnp.zeros_like(given)))
-        slopes.append((sums / jnp.maximum(count, jnp.ones_like(count))).astype(y.dtype))
+        spread = functools.partial(primitives.spread, numbers=numbers, axis=axis)
+        slopes.append(mean_of_chosen(x, given, y, spread, total))
     return results, slopes
+
+
+def mean_of_chosen(
+    x: jax.Array,
+    tangent: jax.Array,
+    extremum: jax.Array,
+    spread: Callable[[jax.Array], jax.Array],
+    total: Callable[[jax.Array], jax.Array],
+) -> jax.Array:
+    """The tangent of an extremum: the mean of the tangents of the elements that are equal to it.
+
+    ``spread`` gives each element the value of its segment, and ``total`` adds up those of a segment
+    in the dtype in which they are combined.
+    """
+    chosen = jnp.broadcast_to(x.astype(extremum.dtype) == spread(extremum), tangent.shape)
+    sums = total(jnp.where(chosen, tangent, jnp.zeros_like(tangent)))
+    count = total(jnp.where(chosen, jnp.ones_like(tangent), jnp.zeros_like(tangent)))
+    return (sums / jnp.maximum(count, jnp.ones_like(count))).astype(extremum.dtype)
 
 
 def reduce_transpose(
@@ -221,7 +237,11 @@ def _spread(
     axis: int,
     kind: str,
 ) -> jax.Array:
-    """The cotangent of each element's segment, summed where the operand was shared."""
+    """The cotangent of each element's segment, summed where the operand was shared.
+
+    That of an exact sum is as wide as it is combined, and the operand's cotangent is not.
+    """
+    cotangent = cotangent.astype(like.dtype)
     if descriptor is None:
         full = (*cotangent.shape[:axis], like.shape[axis], *cotangent.shape[axis + 1 :])
         return summed_to(jnp.broadcast_to(cotangent, full), like)

@@ -15,21 +15,24 @@ ROOT = Path(__file__).parents[2]
 FLOORS = (
     "jscan",
     "scans recurrences reductions vectors networks by_ids",
+    "orders",
     "dispatch programs",
-    "division identities wires",
+    "division holes identities templates wires",
     "rules",
     "derivatives.scan_jvp",
     "plain",
-    "segments traced_bounds",
+    "plans segments counted traced_bounds",
     "primitives",
     "kernels",
     "derivatives",
     "logsums",
     "combine starts",
     "heads",
+    "called",
+    "written",
     "arguments jaxprs meshes operators",
-    "eager extent engines",
-    "versions",
+    "eager extent engines remembered",
+    "capabilities versions",
 )
 """Modules and packages from the roof to the ground. One imports from its own floor and below."""
 

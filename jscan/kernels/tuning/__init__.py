@@ -2,6 +2,7 @@
 
 from jscan.kernels.tuning.choose import REDUCTION as REDUCTION
 from jscan.kernels.tuning.choose import SCAN as SCAN
+from jscan.kernels.tuning.choose import beside as beside
 from jscan.kernels.tuning.choose import block as block
 from jscan.kernels.tuning.choose import chain as chain
 from jscan.kernels.tuning.choose import chosen as chosen

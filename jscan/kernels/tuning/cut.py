@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from jax.extend import core
 
-from jscan.combine import Leaf
+from jscan.called import Leaf
 from jscan.kernels.complex import real_dtypes
 from jscan.kernels.layout import outer_n_inner
 
@@ -18,7 +18,7 @@ class Tuning:
     """The cut of a scan: rows, positions and lanes of a tile, warps a program, tiles a window.
 
     Reductions, and scans in two passes, read a tile in strips of so many positions; 0 stands for
-    the whole tile.
+    the whole tile. A thread takes so many neighbouring lanes ``together``.
     """
 
     length: int
@@ -27,6 +27,7 @@ class Tuning:
     window: int
     rows: int = 1
     strip: int = 0
+    together: int = 1
 
     @property
     def strip_or_tile(self) -> int:
