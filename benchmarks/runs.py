@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from benchmarks.cases import cpu as cpu_cases
+from benchmarks.cases import cpu_reductions, cpu_scans
 from benchmarks.cases import static as static_cases
 from benchmarks.cases.case import Case
 from benchmarks.cases.suites import SUITES
@@ -180,7 +180,8 @@ def together(options: argparse.Namespace, suite: str) -> int:
 
 def beside(options: argparse.Namespace, suite: str) -> int:
     """Measures calls on this machine's processor beside other plain JAX."""
-    cases = [case for case in cpu_cases.cases() if options.only in case.name]
+    cases = [*cpu_scans.cases(), *cpu_reductions.cases()]
+    cases = [case for case in cases if options.only in case.name]
     if not cases:
         sys.exit(f"no case's name contains {options.only!r}")
     entries = []

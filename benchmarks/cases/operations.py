@@ -109,13 +109,14 @@ def lax_segmented_sum(x: jax.Array, heads: jax.Array) -> jax.Array:
     return result
 
 
-def _join_affine(a: Leaves, b: Leaves) -> Leaves:
+def join_affine(a: Leaves, b: Leaves) -> Leaves:
+    """The affine operator on (slope, offset)."""
     return b[0] * a[0], b[0] * a[1] + b[1]
 
 
 def lax_recurrence(a: jax.Array, b: jax.Array) -> jax.Array:
     """lax.associative_scan with the affine operator."""
-    result: jax.Array = lax.associative_scan(_join_affine, (a, b))[1]
+    result: jax.Array = lax.associative_scan(join_affine, (a, b))[1]
     return result
 
 

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from benchmarks.cases.case import Operation
-from benchmarks.cases.cpu import Comparison
+from benchmarks.cases.cpu_inputs import Comparison
 from benchmarks.reporting import terminal
 
 SECONDS = 0.8

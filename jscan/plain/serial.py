@@ -211,7 +211,9 @@ class Walk:
         """
         outer, n, _ = self.full
         rows, turn = self.rows, self.turn
-        zeros = [jnp.zeros(self.full, d) for d in dtypes]
+        # Every element is written. They are zeros like an operand's for the sake of its mesh.
+        some = like.reshape(-1)[:1].reshape(1, 1, 1)
+        zeros = [jnp.broadcast_to(lax.full_like(some, 0, d), self.full) for d in dtypes]
         unwritten = [Elements.of(x) for x in extent.vary_alike([*zeros, like])[:-1]]
 
         def of_rows(block: Any, words: list[jax.Array]) -> list[jax.Array]:
@@ -280,7 +282,8 @@ def elements_of(x: jax.Array, full: Sequence[int], axis: int) -> Elements:
             for d in side:
                 shape[d] = full[d]
     x = jnp.broadcast_to(x, shape)
-    return Elements.of(x.reshape(shape_of(shape, axis)))
+    # Behind the barrier it is computed once, and not for the first step and for the loop.
+    return Elements.of(lax.optimization_barrier(x.reshape(shape_of(shape, axis))))
 
 
 def can_be_walked(operands: Sequence[jax.Array], full: Sequence[int], axis: int) -> bool:

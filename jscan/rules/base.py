@@ -79,9 +79,9 @@ def register(
         _lower_to_kernels, functools.partial(_chosen, name, in_kernels, plain)
     )
     check = functools.partial(_check_method, name, in_kernels)
-    lowerings = {"cuda": on_cuda, None: functools.partial(_lower, plain, on_cuda)}
+    lowerings = {"cuda": on_cuda, None: functools.partial(_lower, plain, on_cuda, False)}
     if on_cpu is not None:
-        lowerings["cpu"] = functools.partial(_lower, on_cpu, on_cuda)
+        lowerings["cpu"] = functools.partial(_lower, on_cpu, on_cuda, True)
     for platform, rule in lowerings.items():
         in_parts = functools.partial(
             _in_parts, primitive, uneven, dimensions, check, platform == "cuda"
@@ -267,10 +267,18 @@ def _chosen(
 def _lower_to_kernels(
     form: Form, ctx: mlir.LoweringRuleContext, *operands: Any, **params: Any
 ) -> Sequence[Any]:
-    """Lower a form with kernels for one device, since a kernel knows nothing of meshes."""
+    """Lower a form with kernels for one device."""
+    with engines.lowering_kernels():
+        return _lower_for_one_device(form, ctx, *operands, **params)
+
+
+def _lower_for_one_device(
+    form: Form, ctx: mlir.LoweringRuleContext, *operands: Any, **params: Any
+) -> Sequence[Any]:
+    """Lower a form with kernels or loops, which know nothing of meshes."""
     current = jax.sharding.get_abstract_mesh()
     empty = AbstractMesh((), (), abstract_device=current.abstract_device)
-    with use_abstract_mesh(empty), _as_traced(ctx, params), engines.lowering_kernels():
+    with use_abstract_mesh(empty), _as_traced(ctx, params):
         local = ctx.replace(
             avals_in=partition.local_avals(ctx.avals_in),
             avals_out=partition.local_avals(ctx.avals_out),
@@ -281,6 +289,7 @@ def _lower_to_kernels(
 def _lower(
     form: Form,
     on_cuda: Callable[..., Any],
+    in_loops: bool,
     ctx: mlir.LoweringRuleContext,
     *operands: Any,
     **params: Any,
@@ -291,6 +300,8 @@ def _lower(
     method = params.get("method", "auto")
     if method not in ("auto", "xla"):
         _refuse_platform(method)
+    if in_loops:
+        return _lower_for_one_device(form, ctx, *operands, **params)
     with _as_traced(ctx, params):
         return mlir.lower_fun(form, multiple_results=True)(ctx, *operands, **params)
 

@@ -1,14 +1,13 @@
-"""Calls that run in plain JAX on a CPU, beside what else a user of JAX would write for each.
+"""Scans, recurrences and their derivatives in plain JAX on a CPU, beside other plain JAX.
 
 Where half precision is accumulated in float32, what stands beside it does so, too.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -19,84 +18,20 @@ from jax import lax
 import jscan
 from benchmarks.cases import operations
 from benchmarks.cases.case import Operation
-from jscan import operators
-
-Array = np.ndarray[Any, np.dtype[Any]]
-Inputs = Callable[[], tuple[Array, ...]]
-Function = Callable[[Any, Any], Any]
-Shape = tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """A call of jscan, and others that compute the same.
-
-    Attributes:
-      name: what is computed, and the shape.
-      inputs: the operands.
-      jscan: the call.
-      peers: the others by name.
-    """
-
-    name: str
-    inputs: Inputs
-    jscan: Operation
-    peers: Mapping[str, Operation]
+from benchmarks.cases.cpu_inputs import (
+    Comparison,
+    Function,
+    Shape,
+    compound,
+    flagged,
+    signs,
+    uniform,
+)
 
 
-def cases() -> list[Comparison]:
-    """All comparisons."""
-    return [
-        *_sums(),
-        *_forms(),
-        *_operators(),
-        *_recurrences(),
-        *_gradients(),
-        *_reductions(),
-        *_segments(),
-        *_vectors(),
-    ]
-
-
-def _rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
-def _signs(*shapes: Shape, dtype: Any = np.float32) -> Inputs:
-    """-1, 0 and 1: sums are whole numbers."""
-    return lambda: tuple(_draw(rng, s, dtype) for rng in [_rng()] for s in shapes)
-
-
-def _draw(rng: np.random.Generator, shape: Shape, dtype: Any) -> Array:
-    return np.asarray(rng.integers(-1, 2, shape)).astype(dtype)
-
-
-def _uniform(*shapes: Shape, low: float = 0.5, high: float = 1.0) -> Inputs:
-    return lambda: tuple(
-        rng.uniform(low, high, s).astype(np.float32) for rng in [_rng()] for s in shapes
-    )
-
-
-def _flagged(shape: Shape, count: int = 1) -> Inputs:
-    """Numbers, and head flags of segments of 100 elements on average."""
-
-    def build() -> tuple[Array, ...]:
-        rng = _rng()
-        numbers = (rng.uniform(0.5, 1, shape).astype(np.float32) for _ in range(count))
-        return *numbers, rng.random(shape) < 0.01
-
-    return build
-
-
-def _ids(n: int, count: int, *trailing: int, is_sorted: bool = True) -> Inputs:
-    """Numbers, and ids of segments."""
-
-    def build() -> tuple[Array, ...]:
-        rng = _rng()
-        ids = rng.integers(0, count, n).astype(np.int32)
-        return _draw(rng, (n, *trailing), np.float32), np.sort(ids) if is_sorted else ids
-
-    return build
+def cases() -> Iterator[Comparison]:
+    """All comparisons of scans."""
+    yield from (*_sums(), *_forms(), *_operators(), *_recurrences(), *_gradients())
 
 
 def _along(run: Function | Operation, axis: int) -> Operation:
@@ -148,7 +83,7 @@ def _sum(shape: Shape, axis: int = 0, dtype: Any = np.float32) -> Comparison:
     }
     return Comparison(
         f"cumsum {np.dtype(dtype).name} {_size(shape)}" + (f" axis {axis}" if axis else ""),
-        _signs(shape, dtype=dtype),
+        signs(shape, dtype=dtype),
         lambda x: jscan.cumsum(x, axis),
         {name: widely(run) for name, run in peers.items()},
     )
@@ -170,7 +105,7 @@ def _sums() -> Iterator[Comparison]:
         "lax.scan, unrolled": lambda x: _loop(lax.add, jnp.sin(x), unroll=8),
     }
     yield Comparison(
-        "cumsum of sines 10^6", _signs((10**6,)), lambda x: jscan.cumsum(jnp.sin(x)), sines
+        "cumsum of sines 10^6", signs((10**6,)), lambda x: jscan.cumsum(jnp.sin(x)), sines
     )
 
 
@@ -193,10 +128,10 @@ def _reversed_tree(x: jax.Array, heads: jax.Array) -> jax.Array:
 
 def _forms() -> Iterator[Comparison]:
     n, shape = 10**6, (64, 50257)
-    signs = _signs((n,))
+    walk = signs((n,))
     yield Comparison(
         "reversed cumsum 10^6",
-        signs,
+        walk,
         lambda x: jscan.cumsum(x, reverse=True),
         {
             "lax.cumsum": lambda x: lax.cumsum(x, reverse=True),
@@ -206,7 +141,7 @@ def _forms() -> Iterator[Comparison]:
     )
     yield Comparison(
         "exclusive cumsum 10^6",
-        signs,
+        walk,
         lambda x: jscan.cumsum(x, exclusive=True),
         {
             "lax.cumsum": lambda x: _exclusive(x, lax.cumsum),
@@ -217,7 +152,7 @@ def _forms() -> Iterator[Comparison]:
     )
     yield Comparison(
         "segmented cumsum 10^6",
-        _flagged((n,)),
+        flagged((n,)),
         operations.segmented_sum,
         {
             "lax.associative_scan": operations.lax_segmented_sum,
@@ -227,7 +162,7 @@ def _forms() -> Iterator[Comparison]:
     )
     yield Comparison(
         "segmented cumsum (64, 50257) axis 1",
-        _flagged(shape),
+        flagged(shape),
         lambda x, heads: jscan.cumsum(x, 1, segments=heads),
         {
             "lax.associative_scan": jax.vmap(operations.lax_segmented_sum),
@@ -236,7 +171,7 @@ def _forms() -> Iterator[Comparison]:
     )
     yield Comparison(
         "segmented exclusive reversed cumsum 10^6",
-        _flagged((n,)),
+        flagged((n,)),
         lambda x, heads: jscan.cumsum(x, reverse=True, exclusive=True, segments=heads),
         {
             "lax.associative_scan": lambda x, heads: jnp.where(
@@ -253,53 +188,49 @@ def _forms() -> Iterator[Comparison]:
     )
 
 
-def _mobius(a: Any, b: Any) -> Any:
-    return a + b + a * b
-
-
 def _operators() -> Iterator[Comparison]:
     n, rows = (10**6,), (4096, 1024)
     yield Comparison(
         "cummax 10^6",
-        _uniform(n),
+        uniform(n),
         jscan.cummax,
         {"lax.cummax": lax.cummax, **_tree(lax.max), **_by_loop(lax.max, 0, True)},
     )
     yield Comparison(
         f"cummax {rows} axis 1",
-        _uniform(rows),
+        uniform(rows),
         lambda x: jscan.cummax(x, 1),
         {"lax.cummax": lambda x: lax.cummax(x, 1), **_tree(lax.max, 1)},
     )
     for size, axis in (((10**5,), 0), ((64, 4096), 1)):
         yield Comparison(
             f"cumlogsumexp {_size(size)}" + (f" axis {axis}" if axis else ""),
-            _uniform(size),
+            uniform(size),
             functools.partial(jscan.cumlogsumexp, axis=axis),
             {
                 "lax.cumlogsumexp": functools.partial(lax.cumlogsumexp, axis=axis),
                 **_tree(jnp.logaddexp, axis),
             },
         )
-    small = _uniform(n, low=-1e-3, high=1e-3)
+    small = uniform(n, low=-1e-3, high=1e-3)
     yield Comparison(
         "lambda, one leaf, 10^6",
         small,
-        lambda x: jscan.associative_scan(_mobius, x),
-        {**_tree(_mobius), **_by_loop(_mobius, 0, True)},
+        lambda x: jscan.associative_scan(compound, x),
+        {**_tree(compound), **_by_loop(compound, 0, True)},
     )
     yield Comparison(
         "lambda, two leaves, 10^6",
-        _uniform(n, n),
-        lambda a, b: jscan.associative_scan(operations._join_affine, (a, b)),
+        uniform(n, n),
+        lambda a, b: jscan.associative_scan(operations.join_affine, (a, b)),
         {
             "lax.associative_scan": lambda a, b: lax.associative_scan(
-                operations._join_affine, (a, b)
+                operations.join_affine, (a, b)
             ),
-            "lax.scan, unrolled": lambda a, b: _pairs(operations._join_affine, (a, b), (1.0, 0.0)),
+            "lax.scan, unrolled": lambda a, b: _pairs(operations.join_affine, (a, b), (1.0, 0.0)),
         },
     )
-    samples = _uniform((10**5,))
+    samples = uniform((10**5,))
     yield Comparison(
         "lambda, three leaves (Welford), 10^5",
         samples,
@@ -329,7 +260,7 @@ def _recurrence_loop(a: jax.Array, b: jax.Array, **how: Any) -> Any:
 
 
 def _recurrence_tree(a: jax.Array, b: jax.Array, axis: int = 0) -> Any:
-    return lax.associative_scan(operations._join_affine, (a, b), axis=axis)[1]
+    return lax.associative_scan(operations.join_affine, (a, b), axis=axis)[1]
 
 
 def _recurrence_peers(shape: Shape, axis: int) -> dict[str, Operation]:
@@ -346,14 +277,14 @@ def _recurrences() -> Iterator[Comparison]:
     for shape, axis in (((10**6,), 0), ((4096, 1024), 0), ((4096, 1024), 1), ((8, 2048, 256), 1)):
         yield Comparison(
             f"linear_recurrence {_size(shape)}" + (f" axis {axis}" if axis else ""),
-            _uniform(shape, shape),
+            uniform(shape, shape),
             functools.partial(jscan.linear_recurrence, axis=axis),
             _recurrence_peers(shape, axis),
         )
     loop = functools.partial(_loop, lambda h, x, y, head: jnp.where(head, y, x * h + y), unroll=8)
     yield Comparison(
         "segmented linear_recurrence 10^6",
-        _flagged((10**6,), 2),
+        flagged((10**6,), 2),
         lambda a, b, heads: jscan.linear_recurrence(a, b, segments=heads),
         {
             "lax.scan, unrolled": loop,
@@ -371,20 +302,20 @@ def _gradients() -> Iterator[Comparison]:
     for size, axis in ((n, 0), (shape, 0), ((64, 50257), 1)):
         yield Comparison(
             f"linear_recurrence and gradient {_size(size)}" + (f" axis {axis}" if axis else ""),
-            _uniform(size, size, size),
+            uniform(size, size, size),
             _with_gradient(functools.partial(jscan.linear_recurrence, axis=axis)),
             {k: _with_gradient(run) for k, run in _recurrence_peers(size, axis).items()},
         )
     yield Comparison(
         "cumsum and gradient 10^6",
-        _signs(n, n),
+        signs(n, n),
         _with_gradient(jscan.cumsum),
         {
             "lax.cumsum": _with_gradient(lax.cumsum),
             "lax.scan, unrolled": _with_gradient(functools.partial(_loop, lax.add, unroll=8)),
         },
     )
-    factors = _uniform(shape, shape, low=0.99, high=1.01)
+    factors = uniform(shape, shape, low=0.99, high=1.01)
     for name, fn in (("cumprod", lax.mul), ("cummax", lax.max)):
         yield Comparison(
             f"{name} and gradient {shape}",
@@ -395,146 +326,3 @@ def _gradients() -> Iterator[Comparison]:
                 "lax.associative_scan": _with_gradient(_tree(fn)["lax.associative_scan"]),
             },
         )
-
-
-def _reductions() -> Iterator[Comparison]:
-    n, shape = (10**6,), (4096, 1024)
-
-    def of(operator: Any, axis: int = 0) -> Operation:
-        return lambda x: jscan.reduce(operator, x, axis)
-
-    yield Comparison("reduce add 10^6", _signs(n), of(operators.add), {"jnp.sum": jnp.sum})
-    yield Comparison(
-        f"reduce max {shape} axis 1",
-        _uniform(shape),
-        of(operators.max, 1),
-        {"jnp.max": lambda x: jnp.max(x, 1)},
-    )
-    yield Comparison(
-        "reduce bitwise_xor int32 10^6",
-        _signs(n, dtype=np.int32),
-        of(operators.bitwise_xor),
-        {"lax.reduce_xor": lambda x: lax.reduce_xor(x, [0])},
-    )
-    logsumexp = {"jax.nn.logsumexp": jax.nn.logsumexp}
-    yield Comparison("reduce logaddexp 10^6", _uniform(n), of(operators.logaddexp), logsumexp)
-    yield Comparison(
-        f"reduce logaddexp {shape} axis 1",
-        _uniform(shape),
-        of(operators.logaddexp, 1),
-        {"jax.nn.logsumexp": lambda x: jax.nn.logsumexp(x, 1)},
-    )
-    yield Comparison(
-        "reduce affine 10^6",
-        _uniform(n, n),
-        lambda a, b: jscan.reduce(operators.affine, (a, b)),
-        {
-            "lax.scan, unrolled": lambda a, b: lax.scan(
-                lambda c, y: (operations._join_affine(c, y), None),
-                (jnp.float32(1), jnp.float32(0)),
-                (a, b),
-                unroll=8,
-            )[0],
-            "lax.associative_scan": lambda a, b: jax.tree.map(
-                lambda x: x[-1], lax.associative_scan(operations._join_affine, (a, b))
-            ),
-        },
-    )
-    yield Comparison(
-        f"reduce lambda {shape}",
-        _uniform(shape, low=-1e-3, high=1e-3),
-        of(_mobius),
-        {
-            "lax.reduce": lambda x: lax.reduce(x, np.float32(0), _mobius, [0]),
-            "lax.scan": lambda x: lax.scan(
-                lambda c, y: (_mobius(c, y), None), jnp.zeros_like(x[0]), x
-            )[0],
-        },
-    )
-
-
-def _segments() -> Iterator[Comparison]:
-    count = 10**4
-    for name, trailing, is_sorted in (
-        ("segment_sum", (), True),
-        ("segment_sum", (), False),
-        ("segment_max", (), True),
-        ("segment_max", (), False),
-        ("segment_sum", (16,), True),
-    ):
-        n = 10**6 // math.prod(trailing)
-        how: dict[str, Any] = {"num_segments": count, "indices_are_sorted": is_sorted}
-        yield Comparison(
-            f"{name} {(n, *trailing)}, {'sorted' if is_sorted else 'any order'}",
-            _ids(n, count, *trailing, is_sorted=is_sorted),
-            functools.partial(getattr(jscan, name), **how),
-            {f"jax.ops.{name}": functools.partial(getattr(jax.ops, name), **how)},
-        )
-    yield Comparison(
-        "reduce lambda by sorted ids 10^6",
-        _ids(10**6, count),
-        lambda x, ids: jscan.reduce(
-            _mobius,
-            1e-3 * x,
-            identity=np.float32(0),
-            segments=jscan.Segments.from_ids(ids),
-            num_segments=count,
-        ),
-        {"lax.associative_scan": _last_of_runs},
-    )
-
-
-def _last_of_runs(x: jax.Array, ids: jax.Array) -> jax.Array:
-    def fn(a: Any, b: Any) -> Any:
-        return a[0] | b[0], jnp.where(b[0], b[1], _mobius(a[1], b[1]))
-
-    heads = operations.changes(ids)
-    _, scanned = lax.associative_scan(fn, (heads, 1e-3 * x))
-    # Ids that nobody has are not among those that are drawn, but for a few, which are 0.
-    count = 10**4
-    last = jnp.searchsorted(ids, jnp.arange(count), side="right") - 1
-    there = ids[last] == jnp.arange(count)
-    return jnp.where(there, scanned[last], 0)
-
-
-def _vectors() -> Iterator[Comparison]:
-    n = 10**6
-
-    def masked() -> tuple[Array, ...]:
-        rng = _rng()
-        return _draw(rng, (n,), np.float32), rng.random(n) < 0.5
-
-    def nonzero(x: jax.Array, mask: jax.Array) -> jax.Array:
-        return jnp.where(
-            jnp.arange(n) < jnp.sum(mask), x[jnp.nonzero(mask, size=n, fill_value=0)[0]], 0
-        )
-
-    def scattered(x: jax.Array, mask: jax.Array) -> jax.Array:
-        place = jnp.where(mask, jnp.cumsum(mask) - 1, n)
-        return jnp.zeros_like(x).at[place].set(x, mode="drop", unique_indices=True)
-
-    def compressed(x: jax.Array, mask: jax.Array) -> jax.Array:
-        return jnp.compress(mask, x, size=n, fill_value=0)
-
-    yield Comparison(
-        "pack 10^6",
-        masked,
-        functools.partial(jscan.pack, size=n),
-        {"x[jnp.nonzero]": nonzero, "cumsum and scatter": scattered, "jnp.compress": compressed},
-    )
-
-    def sorted_by(x: jax.Array, mask: jax.Array) -> jax.Array:
-        return x[jnp.argsort(mask, stable=True)]
-
-    def placed(x: jax.Array, mask: jax.Array) -> jax.Array:
-        true = jnp.cumsum(mask)
-        element = jnp.arange(n)
-        place = jnp.where(mask, n - true[-1] + true - 1, element - true)
-        return jnp.zeros_like(x).at[place].set(x, unique_indices=True)
-
-    yield Comparison(
-        "split 10^6",
-        masked,
-        jscan.split,
-        {"x[jnp.argsort]": sorted_by, "cumsum and scatter": placed},
-    )
