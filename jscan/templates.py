@@ -128,10 +128,12 @@ class _Operand(NamedTuple):
     @classmethod
     def of(cls, elems: Any, axis: Any) -> _Operand | None:
         """The arrays of a pytree, or None where they are other ones."""
-        try:
-            leaves, treedef = jax.tree.flatten(elems, is_leaf=is_sparse)
-        except (TypeError, ValueError):  # keys of a dict that have no order
-            return None
+        leaves, treedef = [elems], _ONE_LEAF
+        if not isinstance(elems, jax.Array):
+            try:
+                leaves, treedef = jax.tree.flatten(elems, is_leaf=is_sparse)
+            except (TypeError, ValueError):  # keys of a dict that have no order
+                return None
         if not leaves or type(axis) is not int or not jax.sharding.get_abstract_mesh().empty:
             return None
         dtypes = []
@@ -147,7 +149,7 @@ class _Operand(NamedTuple):
                 dtype = jax.dtypes.canonicalize_dtype(dtype)
             dtypes.append(dtype)
         rank = len(leaves[0].shape)
-        if not -rank <= axis < rank or meshes.explicit_mesh(leaves) is not None:
+        if not -rank <= axis < rank or not all(map(_is_in_no_mesh, leaves)):
             return None
         return cls(leaves, tuple(dtypes), treedef, axis % rank)
 
@@ -158,6 +160,16 @@ class _Operand(NamedTuple):
         strictness = config.jax_numpy_dtype_promotion, config.jax_numpy_rank_promotion
         shape = self.leaves[0].shape
         return self.treedef, self.axis, shape, self.dtypes, config.jax_enable_x64, strictness
+
+
+_ONE_LEAF = jax.tree.structure(0)
+
+
+def _is_in_no_mesh(leaf: Any) -> bool:
+    """Whether an array is in no mesh of Explicit axes; on one device it seldom is in any."""
+    if isinstance(getattr(leaf, "sharding", None), jax.sharding.SingleDeviceSharding):
+        return True
+    return meshes.explicit_mesh(leaf) is None
 
 
 # --- what is kept -------------------------------------------------------------------------------
@@ -199,6 +211,9 @@ _holes: _Kept[tuple[int, ...]] = _Kept()
 _templates: _Kept[_Template] = _Kept()
 """Templates by these and by the scalars that stay constants."""
 
+_same: _Kept[Combine] = _Kept()
+"""Operators by what they compute, so that those that are alike are one object."""
+
 _proved: _Kept[Combine | None] = _Kept()
 """Operators with an identity that is proved, by the operator and the identity."""
 
@@ -215,7 +230,7 @@ def _found(caller: str, fn: Any, operand: _Operand) -> tuple[Combine, tuple[Any,
         except (Unreadable, OverflowError):
             pass
     traced = _traced(caller, fn, operand)
-    return None if traced is None else (traced.combine, ())
+    return None if traced is None else (_one(traced.combine), ())
 
 
 def _template(caller: str, fn: Any, described: Written, operand: _Operand) -> _Template:
@@ -231,6 +246,12 @@ def _template(caller: str, fn: Any, described: Written, operand: _Operand) -> _T
         raise Unreadable  # other constants leave other scalars free
     _holes.keep(key, holes)
     return _templates.keep((key, _constants(scalars, holes)), template)
+
+
+def _one(combine: Combine) -> Combine:
+    """The operator, or the one that was found first and computes the same."""
+    found = _same.get(combine)
+    return _same.keep(combine, combine) if found is None else found
 
 
 def _constants(scalars: Sequence[Any], holes: Sequence[int]) -> tuple[Any, ...]:
@@ -273,7 +294,7 @@ def _new_template(caller: str, fn: Any, scalars: Sequence[Any], operand: _Operan
     found = opened(every) if scalars else None
     if found is None and len(scalars) > 1:
         found = opened([i for i in every if opened([i]) is not None])
-    return _Template(plain.combine) if found is None else found
+    return _Template(_one(plain.combine)) if found is None else found
 
 
 def _opened(
@@ -306,4 +327,4 @@ def _opened(
     dtypes = matched(plain, traced.combine, [scalars[i] for i in places])
     if dtypes is None:
         return None
-    return _Template(retyped(traced.combine, dtypes), tuple(zip(places, dtypes, strict=True)))
+    return _Template(_one(retyped(traced.combine, dtypes)), tuple(zip(places, dtypes, strict=True)))
