@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 
 @jax.tree_util.register_pytree_node_class
-@dataclasses.dataclass(frozen=True)
 class Bound:
     """An operator as data, beside the numbers that it reads. A pytree: the operator is static.
 
@@ -40,9 +39,15 @@ class Bound:
       neutral: the identity of each leaf where one is needed, and was tried instead.
     """
 
-    combine: Combine
-    scalars: tuple[Any, ...] = ()
-    neutral: tuple[Any, ...] | None = None
+    __slots__ = ("combine", "neutral", "scalars")
+
+    def __init__(
+        self,
+        combine: Combine,
+        scalars: tuple[Any, ...] = (),
+        neutral: tuple[Any, ...] | None = None,
+    ):
+        self.combine, self.scalars, self.neutral = combine, scalars, neutral
 
     def __call__(self, a: Any, b: Any) -> Any:
         """Combine flat lists of leaves."""
@@ -205,11 +210,27 @@ class _Template:
         return tuple(as_dtype(scalars[i], dtype) for i, dtype in self.holes)
 
 
-_holes: _Kept[tuple[int, ...]] = _Kept()
-"""Which scalars become operands, by how a function is written and what it is applied to."""
+@dataclasses.dataclass(frozen=True)
+class _Family:
+    """The templates of functions that are written alike, for one kind of operands.
 
-_templates: _Kept[_Template] = _Kept()
-"""Templates by these and by the scalars that stay constants."""
+    Attributes:
+      holes: the scalars that become operands.
+      templates: by the scalars that stay constants.
+    """
+
+    holes: tuple[int, ...]
+    templates: _Kept[_Template]
+
+    def constants(self, scalars: Sequence[Any]) -> tuple[Any, ...]:
+        """The scalars that stay constants. Raises `Unreadable` where one is on a device."""
+        if len(self.holes) == len(scalars):
+            return ()
+        return tuple(constant(x) for i, x in enumerate(scalars) if i not in self.holes)
+
+
+_families: _Kept[_Family] = _Kept()
+"""By how a function is written and what it is applied to."""
 
 _same: _Kept[Combine] = _Kept()
 """Operators by what they compute, so that those that are alike are one object."""
@@ -236,16 +257,17 @@ def _found(caller: str, fn: Any, operand: _Operand) -> tuple[Combine, tuple[Any,
 def _template(caller: str, fn: Any, described: Written, operand: _Operand) -> _Template:
     """The template of a function that is described. Raises `Unreadable`."""
     key, scalars = (described.key, operand.key), described.scalars
-    if key in _holes:
-        constants = (key, _constants(scalars, _holes[key]))
-        if constants in _templates:
-            return _templates[constants]
+    family = _families.get(key)
+    constants = None if family is None else family.constants(scalars)
+    if family is not None and constants in family.templates:
+        return family.templates[constants]
     template = _new_template(caller, fn, scalars, operand)
     holes = tuple(i for i, _ in template.holes)
-    if _holes.setdefault(key, holes) != holes:
+    if family is None:
+        family = _families.keep(key, _Family(holes, _Kept()))
+    if family.holes != holes:
         raise Unreadable  # other constants leave other scalars free
-    _holes.keep(key, holes)
-    return _templates.keep((key, _constants(scalars, holes)), template)
+    return family.templates.keep(family.constants(scalars), template)
 
 
 def _one(combine: Combine) -> Combine:
