@@ -207,7 +207,7 @@ def of_overhead(result: Result) -> list[str]:
 
 
 def of_calls(result: Result) -> list[str]:
-    """Milliseconds beside jax.numpy, and how many programs calls after the first compile."""
+    """Milliseconds beside a jitted function, and what calls after the first compile."""
     form = curves.milliseconds
     lines = [
         (
@@ -218,7 +218,7 @@ def of_calls(result: Result) -> list[str]:
         )
         for e in result["overhead"]
     ]
-    return [markdown.table(["call", "jscan, ms", "`jax.numpy`, ms", "ratio", "compiled"], lines)]
+    return [markdown.table(["call", "jscan, ms", "jitted, ms", "ratio", "compiled"], lines)]
 
 
 def why_not(result: Result) -> list[str]:
@@ -280,8 +280,9 @@ SUITES: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
     "latency": ("Calls", "The time of one call by the wall clock.", of_overhead),
     "overhead": (
         "Calls outside of `jit`",
-        "The time of one call of 1000 elements by the wall clock, and how many programs the calls "
-        "after the first compile. Each call is one of the same kind, but for what is new in it.",
+        "The time of one call of 1000 elements by the wall clock, beside that of a jitted function "
+        "that computes the same, and how many programs the calls after the first compile. Each "
+        "call is one of the same kind, but for what is new in it.",
         of_calls,
     ),
     "compile": ("Compiling", "The time to trace, lower and compile.", of_overhead),

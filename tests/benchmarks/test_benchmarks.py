@@ -15,7 +15,7 @@ from benchmarks.__main__ import main
 from benchmarks.cases import strategies
 from benchmarks.cases.case import Aim, Case, Check, Inputs
 from benchmarks.cases.suites import SUITES
-from benchmarks.measuring import machine, measure, overhead
+from benchmarks.measuring import machine, measure, outside_jit, overhead
 from benchmarks.measuring.measure import Outcome, Times
 from benchmarks.measuring.programs import compile_all, found, plan, programs_of
 from benchmarks.reporting import curves, report, tables
@@ -289,9 +289,8 @@ def test_all_goes_on_after_a_suite_that_fails_and_stops_when_time_is_up(monkeypa
 
 
 def test_calls_outside_of_jit_compile_nothing_after_the_first(monkeypatch, tmp_path):
-    monkeypatch.setattr(overhead, "SHORT", 60)
-    short = functools.partial(overhead.outside_jit, 0, 1)
-    monkeypatch.setattr(overhead, "outside_jit", short)
+    monkeypatch.setattr(outside_jit, "SHORT", 60)
+    monkeypatch.setattr(outside_jit, "measured", functools.partial(outside_jit.measured, 0, 1))
     path = tmp_path / "overhead.json"
     with jax.numpy_dtype_promotion("standard"):
         assert main(["overhead", "--out", str(path)]) == 0
