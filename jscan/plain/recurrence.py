@@ -325,10 +325,13 @@ def is_faster_in_sequence(
     *operands: jax.Array,
     component: Component,
     axis: int,
+    exclusive: bool,
     dtypes: Sequence[np.dtype[Any]],
     **_: Any,
 ) -> bool:
-    """Whether `tangent_in_sequence` is faster than a tree."""
+    """Whether `tangent_in_sequence` is faster than a tree, and keeps as little."""
+    if exclusive and jax.__version_info__ < (0, 11):  # XLA makes what comes in shifted twice
+        return False
     shape = extent.full_shape(operands)
     if not can_be_walked(operands, shape, axis):
         return False
