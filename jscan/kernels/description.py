@@ -9,6 +9,7 @@ head.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ class Scan:
     geometry: Geometry
     operator: core.ClosedJaxpr  # on the values
     dtypes: tuple[np.dtype, ...]  # of the values, as accumulated
-    results: tuple[np.dtype, ...]  # of the values, as written
+    results: tuple[np.dtype, ...]  # of the arrays that are written, if used
     identity: tuple[Any, ...] | None
     used: tuple[bool, ...]
     linear: bool  # logaddexp of one leaf, to be summed in the linear domain
@@ -41,6 +42,12 @@ class Scan:
     flag_view: View | None
     start: Start | None = dataclasses.field(default=None, kw_only=True)
     restarts_at_first: bool = dataclasses.field(default=True, kw_only=True)  # a row, as it begins
+
+    @property
+    def used_parts(self) -> tuple[bool, ...]:
+        """Whether somebody uses each of the values, of which a complex result takes two."""
+        pairs = zip(self.results, self.used, strict=True)
+        return tuple(used for dtype, used in pairs for _ in range(language.parts(dtype)))
 
     @property
     def beside(self) -> int:
@@ -93,10 +100,9 @@ class Scan:
     def load(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
         """The tile's leaves, ready to be scanned inclusively."""
         shift = tile.geometry.shift
-        values = [
-            tile.load(ref, view, shift).astype(dtype)
-            for ref, view, dtype in zip(inputs, self.views, self.dtypes, strict=False)
-        ]
+        read = zip(inputs, self.views, strict=False)
+        loaded = [part for ref, view in read for part in tile.load_parts(ref, view, shift)]
+        values = [x.astype(d) for x, d in zip(loaded, self.dtypes, strict=True)]
         if self.start is not None:
             values = self._started(self.start, tile, inputs, values)
         elif shift:
@@ -118,7 +124,7 @@ class Scan:
 
     def _behind_the_lead(self, tile: Tile, values: Sequence[jax.Array]) -> list[jax.Array]:
         """The values, with what does not count in the places in front of the row."""
-        leading = front(self.operator, self.used)
+        leading = front(self.operator, self.used_parts)
         if self.linear:
             leading = ((self.dtypes[0].type(-np.inf), False),)
         assert leading is not None
@@ -142,11 +148,13 @@ class Scan:
             # Flags are looked at when results are written, as everywhere else.
             first, others = before, [self._identity(g.edge, k) for k in range(len(before))]
         else:
-            read = zip(inputs, self.views, self.dtypes, strict=False)
-            others = [load_first(tile, ref, view).astype(dtype) for ref, view, dtype in read]
+            read = zip(inputs, self.views, strict=False)
+            loaded = [part for ref, view in read for part in load_first(tile, ref, view)]
+            others = [x.astype(d) for x, d in zip(loaded, self.dtypes, strict=True)]
             first = language.mapped(self.operator, [*before, *others])
             if self.flag_view is not None and not g.reverse:
-                same = load_first(tile, inputs[len(self.views)], self.flag_view) == 0
+                [flag] = load_first(tile, inputs[len(self.views)], self.flag_view)
+                same = flag == 0
                 reaches = same if reaches is None else reaches & same
         if reaches is not None:
             first = [jnp.where(reaches, x, y) for x, y in zip(first, others, strict=True)]
@@ -203,6 +211,6 @@ class Scan:
         if self.segmented and tile.geometry.exclusive:
             restarts = self._restarts(tile, inputs[len(self.views)], 0) != 0
             values = [self._or_identity(restarts, v, k) for k, v in enumerate(values)]
-        kept = [v for v, used in zip(values, self.used, strict=True) if used]
-        for ref, value in zip(outputs, kept, strict=True):
-            tile.store(ref, value)
+        kept = iter([v for v, used in zip(values, self.used_parts, strict=True) if used])
+        for ref in outputs:
+            tile.store(ref, *itertools.islice(kept, language.parts(ref.dtype)))

@@ -64,7 +64,7 @@ def _primitive(name: str, *, multiple_results: bool = False) -> core.Primitive:
 
 tile_scan_p = _primitive("tile_scan", multiple_results=True)
 tile_reduce_p = _primitive("tile_reduce")
-load_p = _primitive("load")
+load_p = _primitive("load", multiple_results=True)
 store_p = _primitive("store", multiple_results=True)
 publish_p = _primitive("publish", multiple_results=True)
 take_ticket_p = _primitive("take_ticket")
@@ -189,28 +189,46 @@ def pause(after: jax.Array, nanoseconds: int) -> jax.Array:
 
 
 def load(ref: Ref, terms: Terms, *, mask: jax.Array | None = None) -> jax.Array:
-    """Reads ``ref``, seen flat, at the sum of ``terms``.
+    """Reads ``ref`` of real numbers, seen flat, at the sum of ``terms``.
 
     Lanes outside ``mask`` hold no defined value. Booleans are read as the bytes that they are.
+    """
+    [value] = load_parts(ref, terms, mask=mask)
+    return value
+
+
+def load_parts(ref: Ref, terms: Terms, *, mask: jax.Array | None = None) -> list[jax.Array]:
+    """The same of any ``ref``: of complex numbers the real and the imaginary parts.
+
+    Both come in one access.
     """
     values, multipliers = zip(*terms, strict=True)
     return load_p.bind(ref, *values, *_present(mask), multipliers=multipliers)
 
 
+def parts(dtype: np.dtype) -> int:
+    """How many real numbers an element of ``dtype`` is in a kernel."""
+    return 2 if dtype.kind == "c" else 1
+
+
 def store(
     ref: Ref,
     terms: Terms,
-    value: jax.Array,
+    value: jax.Array | Sequence[jax.Array],
     *,
     mask: jax.Array | None = None,
     scattered: bool = False,
 ) -> None:
     """Writes ``value`` to ``ref``, seen flat, at the sum of ``terms``, in the lanes of ``mask``.
 
-    ``scattered`` says that the last term is no place within the tile: it may be any.
+    To complex numbers, the pair of their parts is written. ``scattered`` says that the last term is
+    no place within the tile: it may be any.
     """
     values, multipliers = zip(*terms, strict=True)
-    store_p.bind(ref, *values, value, *_present(mask), multipliers=multipliers, scattered=scattered)
+    parts = value if isinstance(value, Sequence) else [value]
+    store_p.bind(
+        *(ref, *values, *parts, *_present(mask)), multipliers=multipliers, scattered=scattered
+    )
 
 
 def take_ticket(words: Ref, terms: Terms) -> jax.Array:
@@ -248,14 +266,18 @@ def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array
     return total
 
 
-def load_meaning(array: jax.Array, *operands: jax.Array, multipliers: Sequence[int]) -> jax.Array:
+def load_meaning(
+    array: jax.Array, *operands: jax.Array, multipliers: Sequence[int]
+) -> list[jax.Array]:
     """What `load` reads from the array behind the reference."""
     values, mask = operands[: len(multipliers)], operands[len(multipliers) :]
     index = _index(values, multipliers)
     if mask:
         index = jnp.where(mask[0], index, 0)
     value = array.reshape(-1)[index]
-    return value.astype(jnp.uint8) if array.dtype == jnp.bool_ else value
+    if array.dtype.kind == "c":
+        return [lax.real(value), lax.imag(value)]
+    return [value.astype(jnp.uint8) if array.dtype == jnp.bool_ else value]
 
 
 def store_meaning(
@@ -263,7 +285,9 @@ def store_meaning(
 ) -> jax.Array:
     """The array behind the reference after `store`."""
     del scattered
-    values, (value, *mask) = operands[: len(multipliers)], operands[len(multipliers) :]
+    values, rest = operands[: len(multipliers)], operands[len(multipliers) :]
+    count = parts(np.dtype(array.dtype))
+    value, mask = lax.complex(*rest[:2]) if count == 2 else rest[0], rest[count:]
     index = jnp.broadcast_to(_index(values, multipliers), value.shape)
     if mask:
         index = jnp.where(mask[0], index, array.size)
@@ -332,9 +356,11 @@ def _shape_at(operands: Sequence[Aval], multipliers: Sequence[int]) -> tuple[int
     return shape_of_sum([o.shape for o in operands[: len(multipliers)]])
 
 
-def _load_abstract_eval(ref: Ref, *operands: Aval, multipliers: Sequence[int]) -> Aval:
-    dtype = jnp.dtype(jnp.uint8) if ref.dtype == jnp.bool_ else ref.dtype
-    return Aval(_shape_at(operands, multipliers), dtype)
+def _load_abstract_eval(ref: Ref, *operands: Aval, multipliers: Sequence[int]) -> list[Aval]:
+    shape = _shape_at(operands, multipliers)
+    if ref.dtype.kind == "c":
+        return [Aval(shape, jnp.dtype(jnp.float32))] * 2
+    return [Aval(shape, jnp.dtype(jnp.uint8) if ref.dtype == jnp.bool_ else ref.dtype)]
 
 
 def _peek_abstract_eval(words: Ref, *operands: Aval, multipliers: Sequence[int]) -> list[Aval]:

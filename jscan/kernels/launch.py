@@ -14,7 +14,7 @@ from jax import lax
 from jscan import extent
 from jscan.combine import Leaf
 from jscan.kernels import engines, tuning
-from jscan.kernels.complex import real_dtypes
+from jscan.kernels.complex import read_dtypes
 from jscan.kernels.language import Body, Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, collapse, outer_n_inner
 from jscan.kernels.state import TileState
@@ -180,26 +180,21 @@ def call(
     return outputs[: len(written)]
 
 
-def real_parts(
-    leaves: Sequence[jax.Array], used: Sequence[bool]
-) -> tuple[list[jax.Array], tuple[bool, ...]]:
-    """The leaves, complex ones as two real ones each, and which of them are used."""
-    parts: list[jax.Array] = []
-    kept: list[bool] = []
-    for leaf, wanted in zip(leaves, used, strict=True):
-        real = [lax.real(leaf), lax.imag(leaf)] if leaf.dtype.kind == "c" else [leaf]
-        parts += real
-        kept += [wanted] * len(real)
-    return parts, tuple(kept)
+def readable(leaves: Sequence[jax.Array]) -> list[jax.Array]:
+    """The leaves as kernels read them (`complex.read_dtypes`)."""
+    read: list[jax.Array] = []
+    for leaf in leaves:
+        whole = len(read_dtypes(leaf.dtype)) == 1
+        read += [leaf] if whole else [lax.real(leaf), lax.imag(leaf)]
+    return read
 
 
-def complex_parts(
-    outputs: Sequence[jax.Array], dtypes: Sequence[np.dtype], used: Sequence[bool]
-) -> list[jax.Array]:
-    """The results, complex ones among ``dtypes`` made of their two parts: see `real_parts`."""
+def joined(outputs: Sequence[jax.Array], dtypes: Sequence[np.dtype]) -> list[jax.Array]:
+    """The results of ``dtypes``, of which ``outputs`` may hold the parts instead."""
     rest = iter(outputs)
-    return [
-        lax.complex(next(rest), next(rest)) if len(real_dtypes(dtype)) == 2 else next(rest)
-        for dtype, wanted in zip(dtypes, used, strict=True)
-        if wanted
-    ]
+    found = []
+    for dtype in dtypes:
+        first = next(rest)
+        apart = dtype.kind == "c" and first.dtype.kind != "c"
+        found.append(lax.complex(first, next(rest)) if apart else first)
+    return found

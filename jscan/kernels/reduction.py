@@ -210,8 +210,9 @@ class StripWalk:
     def _scanned(self, strip: Tile, runs: Runs | None) -> Scanned:
         """A strip, scanned behind the last run of those before it."""
         reduction = self.reduction
-        triples = zip(self.inputs, reduction.views, reduction.dtypes, strict=True)
-        values = [strip.load(ref, view).astype(dtype) for ref, view, dtype in triples]
+        read = zip(self.inputs, reduction.views, strict=True)
+        loaded = [part for ref, view in read for part in strip.load_parts(ref, view)]
+        values = [x.astype(d) for x, d in zip(loaded, reduction.dtypes, strict=True)]
         before = jnp.int32(-1) if runs is None else runs.key
         leaf = self.keys.load(strip, self.described, before, counts=self.counts)
         if runs is not None:

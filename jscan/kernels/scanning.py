@@ -31,12 +31,12 @@ from jscan.kernels import (
     scan_then_propagate,
     tuning,
 )
-from jscan.kernels.complex import real_dtypes, real_identity
+from jscan.kernels.complex import read_dtypes, real_dtypes, real_identity
 from jscan.kernels.description import Scan
 from jscan.kernels.launch import (
     Cut,
-    complex_parts,
-    real_parts,
+    joined,
+    readable,
     whole_bytes,
     why_not_dtypes,
 )
@@ -111,31 +111,34 @@ def scan(
     if math.prod(full) == 0 or full[axis] == 1:
         how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
         return _trivial(leaves, flags, before, full, exclusive=exclusive, used=used, **how)
-    operands, real_used = real_parts(leaves, used)
+    operands = readable(leaves)
     if flags is not None:
         operands.append(whole_bytes(flags))
     operator, segmented = prepare(combine), flags is not None
     shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
+    results = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    written = tuple(w for dtype in results for w in read_dtypes(dtype))
+    wanted = tuple(u for d, u in zip(results, used, strict=True) for _ in read_dtypes(d))
+    real_used = tuple(u for d, u in zip(results, used, strict=True) for _ in real_dtypes(d))
     if method == "auto" and tuning.suits_two_passes(shape, sum(real_used)):
         method = "reduce_then_scan"
-    results = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    real_results = tuple(real for dtype in results for real in real_dtypes(dtype))
     cut = Cut(
         *(operands, full, axis, tuning.chosen(shape, method, tuning.SCAN)),
         reverse=reverse,
         exclusive=exclusive,
-        widths={dtype.itemsize for dtype in real_results},
+        widths={dtype.itemsize for dtype in written},
         by_words=before is None
         and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
         and _takes_a_lead(combine, real_used, exclusive, segmented),
     )
-    described = _described(combine, cut, real_results, real_used, segmented=segmented)
+    described = _described(combine, cut, written, wanted, segmented=segmented)
     beside: list[jax.Array] = []
     if before is not None:
         beside, place = placed(before, full, axis)
         described = dataclasses.replace(described, start=place)
     outputs = run(described, cut, interpret, beside, method)
-    return complex_parts([x.reshape(full) for x in outputs], results, used)
+    kept = [dtype for dtype, u in zip(results, used, strict=True) if u]
+    return joined([x.reshape(full) for x in outputs], kept)
 
 
 def _together(

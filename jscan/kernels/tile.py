@@ -161,10 +161,15 @@ class Tile:
 
     def load(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; undefined where none exist."""
+        [values] = self.load_parts(ref, view, shift)
+        return values
+
+    def load_parts(self, ref: Ref, view: View, shift: int = 0) -> list[jax.Array]:
+        """The same of any operand: of complex numbers the real and the imaginary parts."""
         if self.geometry.word > 1 and not shift and view.follows(self.geometry):
             return self.words.load(ref, self._limited(self.words.terms(), ref.dtype, 0))
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
-        return language.load(ref, terms, mask=self.mask(shift))
+        return language.load_parts(ref, terms, mask=self.mask(shift))
 
     def load_shared(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The same, but one column of an operand whose lanes are shared."""
@@ -250,15 +255,16 @@ class Tile:
         other.geometry = geometry
         return other
 
-    def store(self, ref: Ref, value: jax.Array) -> None:
-        """Writes the tile of a result, which has the scan's full shape."""
-        g, value = self.geometry, value.astype(ref.dtype)
+    def store(self, ref: Ref, *parts: jax.Array) -> None:
+        """Writes the tile of a result, in the full shape; of a complex one, its parts."""
+        g, complex_ = self.geometry, language.parts(ref.dtype) == 2
+        values = parts if complex_ else [x.astype(ref.dtype) for x in parts]
         if g.word == 1:
             view = View((g.outer, g.n, g.inner), (1, g.outer))
             terms = self._limited(self._terms(view, 0), ref.dtype, 0)
-            language.store(ref, terms, value, mask=self.mask(0))
+            language.store(ref, terms, values, mask=self.mask(0))
             return
-        self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), value)
+        self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), values)
 
     def scatter(
         self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
