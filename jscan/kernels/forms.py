@@ -23,7 +23,7 @@ from jax.extend import core
 from jscan.kernels import language
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
-from jscan.kernels.logaddexp import LinearTile
+from jscan.kernels.logaddexp import LinearTile, SegmentedLinearTile
 from jscan.kernels.operator import FLAG, commuting_identity
 from jscan.kernels.tile import Tile
 
@@ -71,7 +71,8 @@ class Form(Aggregates, Protocol):
 def form(scan: Scan, tile: Tile, inputs: Sequence[Ref]) -> Form:
     """Loads the tile in the form that suits the scan."""
     if scan.linear:
-        return LinearTile(scan, tile, inputs)
+        linear = SegmentedLinearTile if scan.segmented else LinearTile
+        return linear(scan, tile, inputs)
     if commuting_identity(scan.operator) is not None and not scan.segmented:
         return ReducedTile(scan, tile, inputs)
     return ScannedTile(scan, tile, inputs)

@@ -57,11 +57,13 @@ class Cut:
         exclusive: bool = False,
         widths: Set[int] = frozenset(),
         by_words: bool = False,
+        row: int = 0,
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
 
         ``widths`` are the item sizes of results, where those differ from the operands'. The cut is
-        ``by_words`` only if it can be, and rows begin inside of words.
+        ``by_words`` only if it can be, and rows begin inside of words. The axis may be rows of
+        ``row`` elements one behind the other.
         """
         self.tuned = tuned
         widths = widths | {x.dtype.itemsize for x in operands}
@@ -70,6 +72,7 @@ class Cut:
             *(tuned.rows, tuned.length, tuned.lanes),
             *(reverse, exclusive),
             mixed=len(widths) > 1,
+            row=row,
         )
         if by_words:
             word = VECTOR if len(widths) > 1 else 16 // min(widths)

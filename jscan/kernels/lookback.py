@@ -55,10 +55,10 @@ def tile_state(scan: Scan) -> TileState:
 def kernel(scan: Scan, window: int, program: jax.Array, refs: Sequence[Ref]) -> None:
     """One tile of a row, by one program."""
     tile = Tile(scan.geometry, program)
-    scan.on_tile(tile, functools.partial(_one_tile, scan, window, refs))
+    scan.on_tile(tile, functools.partial(_one_tile, window, refs))
 
 
-def _one_tile(scan: Scan, window: int, refs: Sequence[Ref], tile: Tile) -> None:
+def _one_tile(window: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
     inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
 

@@ -40,6 +40,7 @@ from jscan.kernels.launch import (
     whole_bytes,
     why_not_dtypes,
 )
+from jscan.kernels.layout import outer_n_inner
 from jscan.kernels.logaddexp import is_logaddexp
 from jscan.kernels.operator import Inexpressible, front, prepare
 from jscan.kernels.start import placed
@@ -115,9 +116,16 @@ def scan(
     if flags is not None:
         operands.append(whole_bytes(flags))
     operator, segmented = prepare(combine), flags is not None
-    shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     written = tuple(w for dtype in results for w in read_dtypes(dtype))
+    of_results, row = full, 0
+    if before is None and method in ("auto", "lookback"):
+        row = _row(operands, written, full, axis, reverse=reverse, segmented=segmented)
+    if row:
+        operands = [x.reshape(-1) for x in operands]
+        leaves = [x.reshape(-1) for x in leaves]
+        full, axis, method = (math.prod(full),), 0, "lookback"
+    shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented or row > 0, tile=tile)
     wanted = tuple(u for d, u in zip(results, used, strict=True) for _ in read_dtypes(d))
     real_used = tuple(u for d, u in zip(results, used, strict=True) for _ in real_dtypes(d))
     if method == "auto" and tuning.suits_two_passes(shape, sum(real_used)):
@@ -127,7 +135,9 @@ def scan(
         reverse=reverse,
         exclusive=exclusive,
         widths={dtype.itemsize for dtype in written},
+        row=row,
         by_words=before is None
+        and not row
         and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
         and _takes_a_lead(combine, real_used, exclusive, segmented),
     )
@@ -138,7 +148,31 @@ def scan(
         described = dataclasses.replace(described, start=place)
     outputs = run(described, cut, interpret, beside, method)
     kept = [dtype for dtype, u in zip(results, used, strict=True) if u]
-    return joined([x.reshape(full) for x in outputs], kept)
+    return joined([x.reshape(of_results) for x in outputs], kept)
+
+
+def _row(
+    operands: Sequence[jax.Array],
+    results: Sequence[np.dtype],
+    full: tuple[int, ...],
+    axis: int,
+    *,
+    reverse: bool,
+    segmented: bool,
+) -> int:
+    """The length of the rows, if these are better scanned one behind the other; else 0.
+
+    Rows that begin inside of words would be read and written element by element. One behind the
+    other they are an array that begins with a word, in which scans restart.
+    """
+    outer, n, inner = outer_n_inner(full, axis)
+    dtypes = [*(x.dtype for x in operands), *results]
+    aligned = all(n * dtype.itemsize % 16 == 0 for dtype in dtypes)
+    # The end of a lone row is compiled apart (`Scan.on_tile`).
+    alone = outer == 1 and not reverse and not segmented
+    whole = all(x.size == math.prod(full) for x in operands)
+    fits = (outer + 1) * n < extent.FAR
+    return n if inner == 1 and not aligned and not alone and whole and fits else 0
 
 
 def _together(
@@ -180,9 +214,10 @@ def _described(
         results=results,
         identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
         used=used,
-        linear=not segmented and is_logaddexp(combine),
+        linear=is_logaddexp(combine),
         views=cut.views[:-1] if segmented else cut.views,
         flag_view=cut.views[-1] if segmented else None,
+        restarts_at_rows=cut.geometry.row > 0,
     )
 
 

@@ -60,6 +60,8 @@ class Tile:
         g = self.geometry
         assert not g.far, "positions do not fit 32 bits"
         start = self.index * np.int32(g.length)
+        if g.from_front:
+            return np.int32((g.tiles - 1) * g.length) - start if g.reverse else start
         if g.word > 1:
             start = start - self.words.lead
         return np.int32(g.n - g.length) - start if g.reverse else start
@@ -125,7 +127,9 @@ class Tile:
         # In scan order, only elements to the left may lie before the start of the axis, and only
         # the last tile and elements to the right reach beyond its end.
         before = shift > 0 or g.leads
-        beyond = not self.inside and (shift < 0 or g.word > 1 or g.n % g.length != 0)
+        beyond = shift < 0 or g.word > 1 or (g.n % g.length != 0 and not g.leads)
+        if self.inside:
+            before, beyond = before and not g.from_front, False
         on_axis = self._on_far_axis if g.far else self._on_axis
         checks = on_axis(shift, before, beyond)
         if g.outer % g.rows:
@@ -314,6 +318,42 @@ class Tile:
         # Known when the kernel is compiled for almost all places.
         return before & (self.index == 0) & (self.positions() < np.int32(g.word + shift))
 
+    def begin_rows(self, shift: int) -> jax.Array:
+        """Whether each element ``shift`` positions to the left is a row's first in memory.
+
+        The axis is rows one behind the other, and any place behind it is a row's first.
+        """
+        g = self.geometry
+        phase = self._phase(shift if g.reverse else -shift)
+        place = self._iota(g.axis)
+        if g.row < g.length:
+            return lax.rem(phase + place, np.int32(g.row)) == 0
+        return place == jnp.where(phase == 0, phase, np.int32(g.row) - phase)
+
+    def may_restart(self) -> jax.Array:
+        """Whether scans of rows may restart in the tile, or the axis ends in it.
+
+        Restarts of a reversed scan are those of the elements to the right, and an exclusive one
+        reads one element to the left.
+        """
+        g = self.geometry
+        first = 1 if g.reverse else -g.shift
+        phase = self._phase(first)
+        found = (phase == 0) | (np.int32(g.row) - phase < np.int32(g.length + g.shift))
+        if g.n % g.length and not g.reverse:
+            found |= self.index == np.int32(g.tiles - 1)
+        return found
+
+    def _phase(self, step: int) -> jax.Array:
+        """The place in its row of the element ``step`` behind the tile's first in memory."""
+        row = np.int32(self.geometry.row)
+        return lax.rem(self.first_in_memory() + (row + np.int32(step)), row)
+
+    @property
+    def within_row(self) -> bool:
+        """Whether it is known that no row begins or ends in the tile."""
+        return self.inside and self.geometry.from_front
+
     def exists(self) -> jax.Array:
         """Whether each element exists."""
         mask = self.mask(0)
@@ -353,7 +393,7 @@ class Tile:
 
     def first_place(self) -> jax.Array:
         """The position of the tile's first element, of which places in front may be none."""
-        if not self.geometry.leads:
+        if self.geometry.word == 1:
             return jnp.int32(0)
         return jnp.where(self.index == 0, self.words.lead, jnp.zeros_like(self.words.lead))
 
