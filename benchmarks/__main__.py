@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from benchmarks import runs
+from benchmarks import runs, walking
 from benchmarks.cases.suites import SUITES
 from benchmarks.reporting import terminal
 
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return readme.main()
     start = time.monotonic()
-    status = runs.asked(options)
+    status = walking.asked(options) if options.suite == "walk" else runs.asked(options)
     terminal.say(f"{time.monotonic() - start:.0f} s")
     return status
 
@@ -33,6 +33,11 @@ def _parser() -> argparse.ArgumentParser:
     suites = parser.add_subparsers(dest="suite", required=True)
     shown = "tables and plots, here and in the README, from the results that there are"
     suites.add_parser("readme", help=shown, description=shown)
+    drawn = "calls of the public API that nobody chose, drawn from a seed, on one GPU"
+    walk = suites.add_parser("walk", help=drawn, description=drawn)
+    walk.add_argument("--out", type=pathlib.Path, help="the JSON file to write")
+    walk.add_argument("--commit", help="the commit measured, where git cannot say")
+    walking.add_to(walk)
     for name, what in (
         ("all", "every suite on one GPU, a file for each; a CPU comparison where there is none"),
         *((name, suite.about) for name, suite in SUITES.items()),

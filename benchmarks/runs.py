@@ -187,7 +187,7 @@ def look(options: argparse.Namespace) -> int:
             return 2
     kernels: list[static.Looks] = []
     with terminal.progress("compiling", len(names)) as advance:
-        for of_call in static.measured(names, options.jobs):
+        for of_call in static.measured(names, options.jobs, static.looks_of):
             kernels += of_call
             advance("")
     static_table.show(kernels)
@@ -210,7 +210,11 @@ def _compared(
     if others:
         terminal.say(f"{path} is of {', '.join(others)}")
     known = {*static_cases.calls()}
-    committed = [looks for looks in committed if looks.call in names or looks.call not in known]
+    committed = [
+        looks
+        for looks in committed
+        if looks.engine in static.here() and (looks.call in names or looks.call not in known)
+    ]
     found = static_table.differences(committed, kernels)
     for difference in found:
         terminal.say(difference.text)

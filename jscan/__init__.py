@@ -7,6 +7,7 @@ from jscan import networks as networks
 from jscan import operators as operators
 from jscan import rules as rules  # tells JAX the rules of the primitives
 from jscan.engines import engine as engine
+from jscan.plans import SegmentPlan as SegmentPlan
 from jscan.programs import triton_source as triton_source
 from jscan.recurrences import linear_recurrence as linear_recurrence
 from jscan.reductions import reduce as reduce
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 
 # Without enumerate, which a star import would put in the place of Python's own.
 __all__ = [
+    "SegmentPlan",
     "Segments",
     "associative_scan",
     "cumlogsumexp",

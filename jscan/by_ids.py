@@ -1,8 +1,9 @@
-"""Reductions by segment ids: ``reduce_p`` for sorted ids, and a scatter for others."""
+"""Reductions by segment ids: ``reduce_p`` for sorted ids, ``collect_p`` by a plan, or a scatter."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -10,10 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import dispatch, heads, meshes, operators, primitives
+from jscan import dispatch, heads, meshes, operators, plans, primitives
 from jscan.arguments import arrays, choices, descriptors, scalars
 from jscan.combine import accumulation_dtype
+from jscan.eager import NONE, UNFIT, compiled, elements, is_untraced, marks, tree
 from jscan.plain import scatters
+from jscan.plans import SegmentPlan
 
 
 def reduce(
@@ -32,37 +35,96 @@ def reduce(
     method: str,
 ) -> jax.Array:
     """The totals of ``jscan.segment_sum``, or of its like with another operator."""
+    if num_segments is None and isinstance(segment_ids, SegmentPlan):
+        num_segments = segment_ids.num_segments
+    elif num_segments is None:
+        ids = arrays.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
+        num_segments = descriptors.count_segments(caller, num_segments, ids)
+    promises = indices_are_sorted, unique_indices
+    how = bucket_size, mode, out_sharding, axis_name, method
+    return _reduce(caller, operator, data, segment_ids, num_segments, *promises, *how)
+
+
+def _ids(argument: Any) -> Any:
+    """The kind of segment ids, of which wide ones are cut down to what all results reach."""
+    if isinstance(argument, SegmentPlan):
+        return tree(argument) if is_untraced() else UNFIT
+    if type(argument) is np.ndarray and argument.dtype.kind in "iu" and argument.itemsize > 4:
+        low = -1 if argument.dtype.kind == "i" else 0
+        return np.clip(argument, low, descriptors.LIMIT).astype(np.int32)
+    return UNFIT if argument is None else marks(argument)
+
+
+@compiled(
+    *(str, operators.Operator, elements, _ids, int),
+    *(bool, bool, (NONE, int), (NONE, str), NONE, NONE, str),
+)
+def _reduce(
+    caller: str,
+    operator: operators.Operator,
+    data: Any,
+    segment_ids: Any,
+    num_segments: Any,
+    indices_are_sorted: Any,
+    unique_indices: Any,
+    bucket_size: Any,
+    mode: Any,
+    out_sharding: Any,
+    axis_name: Any,
+    method: str,
+) -> jax.Array:
+    """The totals of an array."""
     choices.check_method(caller, method)
+    plan = segment_ids if isinstance(segment_ids, SegmentPlan) else None
+    if plan is not None:
+        segment_ids = plan.ids
     ids = arrays.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
     array = _one_for_each_id(caller, arrays.as_array(caller, "data", data), ids)
     if not operator.takes(array.dtype):
         raise TypeError(
             f"{caller}: data has dtype {array.dtype}, which {operator.name} does not take"
         )
-    count = _count(caller, num_segments, ids)
+    if plan is None:
+        count = descriptors.count_segments(caller, num_segments, ids)
+    else:
+        count = _count_of(caller, num_segments, plan)
     is_sorted = scalars.as_switch(caller, "indices_are_sorted", indices_are_sorted)
     unique = scalars.as_switch(caller, "unique_indices", unique_indices)
     bucket = _as_bucket_size(caller, bucket_size)
     clips = _clips(caller, mode)
     meshes.check_layout(caller, "out_sharding", out_sharding)
-    if method not in ("auto", "xla"):
-        _check_suits_kernels(caller, f"method={method!r}", bucket, is_sorted)
     names = choices.as_axis_name(caller, axis_name)
+    if plan is not None:
+        _check_suits_plan(
+            caller,
+            {
+                "indices_are_sorted=True": is_sorted,
+                "unique_indices=True": unique,
+                f"mode={mode!r}": clips,
+                f"axis_name={axis_name!r}": bool(names),
+            },
+        )
+    orders = is_sorted or plan is not None
+    if method not in ("auto", "xla"):
+        _check_suits_kernels(caller, f"method={method!r}", bucket, orders)
     if names:
-        _check_suits_kernels(caller, f"axis_name={axis_name!r}", bucket, is_sorted)
+        _check_suits_kernels(caller, f"axis_name={axis_name!r}", bucket, orders)
     ids = jnp.asarray(descriptors.narrow_numbers(ids, count))
     if clips and count:
         top = min(count - 1, int(operators.integer_limits(ids.dtype).max))
         ids = lax.clamp(np.zeros((), ids.dtype), ids, np.asarray(top, ids.dtype))
 
-    def run(array: jax.Array, ids: jax.Array) -> jax.Array:
+    def run(array: jax.Array, ids: jax.Array, plan: SegmentPlan | None) -> jax.Array:
+        if bucket is None and plan is not None:
+            return _planned(operator, array, plan, method)
         if bucket is None and is_sorted:
             return _of_neighbours(operator, array, ids, count, method, names)
         if operator.name == "mul":
             return _product(array, ids, count, bucket, unique)
         return _scattered(operator, array, ids, count, bucket, unique)
 
-    result = meshes.automatically(run, array, ids, like=[array], dimensions=meshes.instead_of(0))
+    dimensions = meshes.instead_of(0)
+    result = meshes.automatically(run, array, ids, plan, like=[array], dimensions=dimensions)
     return result if out_sharding is None else jax.sharding.reshard(result, out_sharding)
 
 
@@ -88,6 +150,25 @@ def _of_neighbours(
     return result
 
 
+def _planned(
+    operator: operators.Operator, data: jax.Array, plan: SegmentPlan, method: str
+) -> jax.Array:
+    """The totals by a plan."""
+    numbers, *order = plans.operands(plan, data.ndim)
+    if not order:
+        return _of_neighbours(operator, data, plan.ids, plan.num_segments, method)
+    return primitives.collect(
+        data,
+        [numbers, *order],
+        combine=dispatch.combine_once(operator, (data.dtype,)),
+        axis=0,
+        emit="totals",
+        num_segments=plan.num_segments,
+        method=method,
+        exact=False,
+    )
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
 def _product(
     data: jax.Array, ids: jax.Array, num_segments: int, bucket_size: int | None, unique: bool
@@ -106,13 +187,8 @@ def _product_jvp(
 ) -> tuple[jax.Array, jax.Array]:
     """The products, and their tangents by way of sorting the ids."""
     data, ids = primals
-    order = jnp.argsort(ids, stable=True)
-
-    def of_sorted(data: jax.Array) -> jax.Array:
-        moved = jnp.take(data, order, 0)
-        return _of_neighbours(operators.mul, moved, jnp.take(ids, order), num_segments, "auto")
-
-    _, moved = jax.jvp(of_sorted, (data,), (tangents[0],))
+    plan = SegmentPlan(ids, num_segments)
+    _, moved = jax.jvp(lambda x: _planned(operators.mul, x, plan, "auto"), (data,), (tangents[0],))
     return _product(data, ids, num_segments, bucket_size, unique), moved
 
 
@@ -128,20 +204,21 @@ def _one_for_each_id(caller: str, data: jax.Array, ids: arrays.Array) -> jax.Arr
     return data
 
 
-def _count(caller: str, num_segments: Any, ids: arrays.Array) -> int:
-    """The number of segments, by default what known ids need."""
-    count = scalars.as_count(caller, "num_segments", num_segments)
-    if count is not None:
-        return count
-    if not descriptors.is_known(ids):
-        raise ValueError(f"{caller}: num_segments is required where segment_ids is traced")
-    count = max(descriptors.highest(ids), -1) + 1 if ids.size else 0
-    if count >= descriptors.LIMIT:
+def _count_of(caller: str, num_segments: Any, plan: SegmentPlan) -> int:
+    """The number of segments of a plan, which a caller may repeat."""
+    given = scalars.as_count(caller, "num_segments", num_segments)
+    if given not in (None, plan.num_segments):
         raise ValueError(
-            f"{caller}: num_segments must be below 2**31 - 1; left out, it is max(segment_ids) + 1,"
-            f" which is {count}"
+            f"{caller}: num_segments={given} beside a SegmentPlan of {plan.num_segments} segments"
         )
-    return count
+    return plan.num_segments
+
+
+def _check_suits_plan(caller: str, asked: Mapping[str, bool]) -> None:
+    """Raise for the first of the arguments that are ``asked`` for, which no plan has a use for."""
+    for what, is_asked in asked.items():
+        if is_asked:
+            raise ValueError(f"{caller}: {what} needs segment_ids; got a SegmentPlan")
 
 
 def _as_bucket_size(caller: str, bucket_size: Any) -> int | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ from jax.extend import core
 from jax.interpreters import partial_eval as pe
 from jax.typing import DTypeLike
 
-from jscan.arguments.arrays import as_numbers
+from jscan.called import Function, Leaf, apply, check_results
 from jscan.jaxprs import (
     evaluate,
     has_custom_rules,
@@ -29,29 +29,9 @@ from jscan.jaxprs import (
     spread,
     structure,
 )
-from jscan.operators import Operator
 
 TRACED_LENGTH = 3
 """The scanned axis's length while an operator is examined; operators may not depend on it."""
-
-
-class Leaf(Protocol):
-    """A leaf of an operand: an array, or what is known of one."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of its dimensions."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The dtype of its elements."""
-
-
-PyTree: TypeAlias = Any
-"""A pytree of arrays."""
-
-Function: TypeAlias = Callable[[PyTree, PyTree], PyTree]
-"""An operator as it is written: a function of two pytrees that returns another."""
 
 Scalar: TypeAlias = Any
 """What is combined: an element while it is traced, a number, or an array of elements."""
@@ -185,7 +165,7 @@ class Combine:
         def swapped(whole: Callable[..., list[Scalar]], *operands: Scalar) -> list[Scalar]:
             return whole(*operands[k:], *operands[:k])
 
-        jaxpr = _trace_scalars(
+        jaxpr = scalar_jaxpr(
             functools.partial(swapped, lambda *full: evaluate(self.jaxpr.jaxpr, full)),
             [aval.dtype for aval in self.jaxpr.in_avals],
         )
@@ -204,13 +184,26 @@ class Combine:
             results = whole(*full)
             return [results[i] for i in kept]
 
-        jaxpr = _trace_scalars(
+        jaxpr = scalar_jaxpr(
             functools.partial(restricted, lambda *full: evaluate(self.jaxpr.jaxpr, full)),
             [self.jaxpr.in_avals[i].dtype for i in inputs],
         )
         identity = None if self.identity is None else tuple(self.identity[i] for i in kept)
         rules = None if self.rules is None else functools.partial(restricted, self.rules)
         return Combine(jaxpr, identity, self.name, rules)
+
+
+class Traced(NamedTuple):
+    """An operator as data, and what it reads beside its operands.
+
+    Attributes:
+      combine: the operator. It has a leaf more for each of the ``scalars``, which its right operand
+        brings along and which no result of another leaf takes from the left.
+      scalars: traced scalars, each the same for all elements.
+    """
+
+    combine: Combine
+    scalars: tuple[jax.Array, ...] = ()
 
 
 def trace(
@@ -222,10 +215,26 @@ def trace(
     *,
     caller: str = "jscan",
 ) -> Combine | None:
-    """The ``Combine`` of ``fn``, or None where ``fn`` is no elementwise function of scalars.
+    """The ``Combine`` of an operator that closes over no traced scalars; else as `trace_open`."""
+    traced = trace_open(fn, leaves, treedef, axis, identity, caller=caller)
+    return None if traced is None or traced.scalars else traced.combine
 
-    None is also the answer for leaves of unequal shape and for operators that close over traced
-    values or arrays. Errors that ``fn`` itself raises pass through; others name ``caller``.
+
+def trace_open(
+    fn: Function,
+    leaves: Sequence[Leaf],
+    treedef: jax.tree_util.PyTreeDef,
+    axis: int,
+    identity: tuple[np.generic, ...] | None,
+    *,
+    caller: str = "jscan",
+    differentiable: bool = True,
+) -> Traced | None:
+    """``fn`` as data, or None where it is no elementwise function of scalars.
+
+    None is also the answer for leaves of unequal shape and for operators that close over arrays, or
+    over traced scalars beside derivative rules of their own, unless none is ``differentiable``.
+    Errors that ``fn`` itself raises pass through; others name ``caller``.
 
     Raises:
       TypeError: ``fn`` returns other dtypes than it is given, or what is no array; it does not take
@@ -237,141 +246,61 @@ def trace(
     num_leaves = len(leaves)
     shape = list(leaves[0].shape)
     shape[axis] = TRACED_LENGTH
-    dtypes = [accumulation_dtype(leaf.dtype) for leaf in leaves] * 2
+    dtypes = [accumulation_dtype(leaf.dtype) for leaf in leaves]
 
     def flat(*operands: Scalar) -> list[Scalar]:
         return apply(caller, fn, operands[:num_leaves], operands[num_leaves:], treedef)
 
+    def rounded(results: Sequence[Scalar]) -> list[Scalar]:
+        return [lax.convert_element_type(r, d) for r, d in zip(results, dtypes, strict=True)]
+
     arrays = [jax.ShapeDtypeStruct(tuple(shape), dtype) for dtype in dtypes]
-    closed = jax.make_jaxpr(flat)(*arrays)
-    check_results(caller, closed.out_avals, arrays[:num_leaves], [leaf.dtype for leaf in leaves])
+    closed = jax.make_jaxpr(flat)(*arrays, *arrays)
+    check_results(caller, closed.out_avals, arrays, [leaf.dtype for leaf in leaves])
     if not is_elementwise(closed, tuple(shape)):
         return None
-    constants = [np.asarray(constant)[()] for constant in closed.consts]
-
-    def on_scalars(*operands: Scalar) -> list[Scalar]:
-        return rounded(evaluate(closed.jaxpr, [*constants, *operands]))
-
-    def with_rules(*operands: Scalar) -> list[Scalar]:
-        return rounded(flat(*operands))
-
-    def rounded(results: Sequence[Scalar]) -> list[Scalar]:
-        return [lax.convert_element_type(r, d) for r, d in zip(results, dtypes, strict=False)]
-
+    scalars = tuple(x for x in closed.consts if isinstance(x, jax.core.Tracer))
+    dtypes_of_scalars = [accumulation_dtype(x.dtype) for x in scalars]
     rules = None
-    if has_custom_rules(closed.jaxpr):
+    if differentiable and has_custom_rules(closed.jaxpr):
         # A derivative rule is written for the shapes that its function is called on: scalars here.
+        whole = [jax.ShapeDtypeStruct((), dtype) for dtype in dtypes]
         try:
-            traced = jax.make_jaxpr(flat)(*[jax.ShapeDtypeStruct((), dtype) for dtype in dtypes])
+            traced = jax.make_jaxpr(flat)(*whole, *whole)
         except (TypeError, ValueError, IndexError):
             return None
-        if not is_elementwise(traced, ()):
+        if scalars or not is_elementwise(traced, ()):
             return None
+
+        def with_rules(*operands: Scalar) -> list[Scalar]:
+            return rounded(flat(*operands))
+
         rules = with_rules
+
+    def on_scalars(*operands: Scalar) -> list[Scalar]:
+        left, right = operands[:num_leaves], operands[num_leaves + len(scalars) :]
+        right, held = right[:num_leaves], right[num_leaves:]
+        given = iter(held)
+        constants = [
+            lax.convert_element_type(next(given), x.dtype)
+            if isinstance(x, jax.core.Tracer)
+            else np.asarray(x)[()]
+            for x in closed.consts
+        ]
+        return [*rounded(evaluate(closed.jaxpr, [*constants, *left, *right])), *held]
+
+    if identity is not None:
+        zeros: list[Any] = [np.zeros((), dtype)[()] for dtype in dtypes_of_scalars]
+        identity = (*identity, *zeros)
     name = getattr(fn, "__name__", getattr(fn, "name", type(fn).__name__))
-    return Combine(_trace_scalars(on_scalars, dtypes), identity, name, rules)
+    jaxpr = scalar_jaxpr(on_scalars, [*dtypes, *dtypes_of_scalars] * 2)
+    return Traced(Combine(jaxpr, identity, name, rules), scalars)
 
 
-def _trace_scalars(
+def scalar_jaxpr(
     fn: Callable[..., list[Scalar]], dtypes: Sequence[DTypeLike]
 ) -> core.ClosedJaxpr:
     """The jaxpr of ``fn`` on scalars, without equations that no result depends on."""
     closed = jax.make_jaxpr(fn)(*[jax.ShapeDtypeStruct((), dtype) for dtype in dtypes])
     jaxpr, _ = pe.dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
     return core.ClosedJaxpr(jaxpr, closed.consts)
-
-
-def apply(
-    caller: str,
-    fn: Function,
-    left: Sequence[Scalar],
-    right: Sequence[Scalar],
-    treedef: jax.tree_util.PyTreeDef,
-) -> list[Scalar]:
-    """The leaves of what ``fn`` makes of two pytrees, given their leaves.
-
-    Errors that ``fn`` itself raises pass through. Results that are no arrays, or no pytree like the
-    operands, raise.
-    """
-    operands = jax.tree.unflatten(treedef, left), jax.tree.unflatten(treedef, right)
-    try:
-        result = fn(*operands)
-    except jax.errors.TracerArrayConversionError as error:
-        name = getattr(fn, "__name__", type(fn).__name__)
-        if isinstance(fn, np.ufunc):
-            message = f"fn is numpy.{name}, which takes no traced arrays; use jax.numpy.{name}"
-        else:
-            message = f"fn, {name}, calls NumPy on its arguments, which are traced; use jax.numpy"
-        raise TypeError(f"{caller}: {message}") from error
-    except (TypeError, ValueError) as error:
-        if isinstance(fn, Operator):
-            kind = ValueError if isinstance(error, ValueError) else TypeError
-            raise kind(f"{caller}: elems does not suit fn; {error}") from error
-        if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-            # The call itself failed: no frame of fn is in the traceback.
-            raise TypeError(f"{caller}: fn must take two pytrees like elems; {error}") from error
-        raise
-    values, structure = jax.tree.flatten(result)
-    if not _corresponds(structure, treedef):
-        raise ValueError(
-            f"{caller}: fn must return a pytree like elems, {treedef}; it returned {structure}"
-        )
-    for i, value in enumerate(values):
-        if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
-            raise ValueError(
-                f"{caller}: fn must return arrays of the shapes it is given; leaf {i} is the "
-                f"number {value!r}"
-            )
-        if not isinstance(value, jax.Array):
-            as_numbers(caller, f"what fn returns, leaf {i},", value)
-    return values
-
-
-def _corresponds(left: jax.tree_util.PyTreeDef, right: jax.tree_util.PyTreeDef) -> bool:
-    """Whether two pytrees have the same structure; lists and tuples of any kind are alike."""
-    if left == right:
-        return True
-    nodes = left.node_data(), right.node_data()
-    if not all(node is not None and issubclass(node[0], (list, tuple)) for node in nodes):
-        return False
-    children = left.children(), right.children()
-    return len(children[0]) == len(children[1]) and all(map(_corresponds, *children))
-
-
-def checked(
-    caller: str,
-    fn: Function,
-    leaves: Sequence[Leaf],
-    treedef: jax.tree_util.PyTreeDef,
-) -> Function:
-    """``fn`` on whole arrays, with its results checked at every call."""
-    dtypes = [leaf.dtype for leaf in leaves]
-
-    def call(left: PyTree, right: PyTree) -> PyTree:
-        operands = jax.tree.leaves(left)
-        results = apply(caller, fn, operands, jax.tree.leaves(right), treedef)
-        check_results(caller, [jax.typeof(x) for x in results], operands, dtypes)
-        return jax.tree.unflatten(treedef, results)
-
-    return call
-
-
-def check_results(
-    caller: str, results: Sequence[Leaf], operands: Sequence[Leaf], dtypes: Sequence[DTypeLike]
-) -> None:
-    """Raise where an operator's results do not match its operands.
-
-    ``dtypes`` are those of the scanned leaves: a result may have the dtype of its leaf, too, where
-    operands have the accumulation dtype.
-    """
-    for i, (result, operand, dtype) in enumerate(zip(results, operands, dtypes, strict=True)):
-        if result.shape != operand.shape:
-            raise ValueError(
-                f"{caller}: fn must return leaves of the shapes it is given; leaf {i} went in as "
-                f"{operand.shape} and came out as {result.shape}"
-            )
-        if result.dtype not in (operand.dtype, dtype):
-            raise TypeError(
-                f"{caller}: fn must return leaves of the dtypes it is given; leaf {i} went in as "
-                f"{operand.dtype} and came out as {result.dtype}"
-            )

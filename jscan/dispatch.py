@@ -18,8 +18,10 @@ import numpy as np
 from jax import lax
 
 from jscan import heads, identities, meshes, primitives
+from jscan.arguments.arrays import is_held
 from jscan.arguments.identity import Neutral
-from jscan.combine import Combine, accumulation_dtype, checked, trace
+from jscan.called import checked
+from jscan.combine import Combine, Traced, accumulation_dtype, trace, trace_open
 from jscan.division import Division, Given, divide
 from jscan.operators import Operator
 from jscan.plain import across
@@ -54,9 +56,9 @@ class Call:
     method: str = "auto"
     axis_name: tuple[str, ...] = ()
 
-    def divided(self, combine: Combine | None) -> Division | None:
-        """The segments beside the leaves."""
-        how: dict[str, Any] = {"elementwise": combine is not None, "axis_name": self.axis_name}
+    def divided(self, *, elementwise: bool) -> Division | None:
+        """The segments beside the leaves, which ``fn`` combines one by one or as wholes."""
+        how: dict[str, Any] = {"elementwise": elementwise, "axis_name": self.axis_name}
         return divide(self.caller, self.segments, self.leaves, self.axis, **how)
 
     def checked_fn(self) -> Callable[[Any, Any], Any]:
@@ -68,7 +70,7 @@ class Call:
         if self.method not in ("auto", "xla"):
             raise ValueError(
                 f"{self.caller}: method={self.method!r} needs an operator that works element by "
-                "element on leaves of one shape and closes over no traced values or arrays; use "
+                "element on leaves of one shape and closes over no arrays; use "
                 "method='auto' or method='xla' for this one"
             )
         return checked(self.caller, self.fn, self.leaves, self.treedef)
@@ -76,32 +78,30 @@ class Call:
 
 def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
     """The scans of the leaves."""
-    identity, combine = _resolve(call, needs_identity=exclusive)
-    division = call.divided(combine)
+    identity, traced = _resolve(call, needs_identity=exclusive)
+    division = call.divided(elementwise=traced is not None)
     flags = None if division is None else division.flags()
     starts_with = identity if exclusive else None
-    return _scan(call, combine, flags, reverse=reverse, starts_with=starts_with)
+    return _scan(call, traced, flags, reverse=reverse, starts_with=starts_with)
 
 
 def reduce(call: Call, *, num_segments: int | None) -> list[jax.Array]:
     """The totals of the leaves, without their axis; with segments, ``num_segments`` along it."""
-    identity, combine = _resolve(call, needs_identity=call.segments is not None)
-    division = call.divided(combine)
+    identity, traced = _resolve(call, needs_identity=call.segments is not None)
+    division = call.divided(elementwise=traced is not None)
     if division is None:
-        return _reduce_whole(call, combine, identity)
+        return _reduce_whole(call, traced, identity)
     assert num_segments is not None
     assert identity is not None
     # Kernels fill empty segments with the identity. Programs of reduce_then_scan also combine it
     # with elements, where no segment begins in their part, and so do devices that share an axis.
     combines_identity = call.method == "reduce_then_scan" or bool(call.axis_name)
-    if combine is None or not _has_identity(call, combine, is_combined=combines_identity):
-        return _reduce_by_scan(call, combine, division, identity, num_segments)
-    return _reduce_segments(call, combine, division, num_segments)
+    if traced is None or not _has_identity(call, traced.combine, is_combined=combines_identity):
+        return _reduce_by_scan(call, traced, division, identity, num_segments)
+    return _reduce_segments(call, traced, division, num_segments)
 
 
-def _resolve(
-    call: Call, *, needs_identity: bool
-) -> tuple[Sequence[Neutral] | None, Combine | None]:
+def _resolve(call: Call, *, needs_identity: bool) -> tuple[Sequence[Neutral] | None, Traced | None]:
     """The identity, that of an `Operator` where none is given, and the operator as data.
 
     An identity that is needed and cannot be proved is tried on elements.
@@ -112,15 +112,17 @@ def _resolve(
     # An identity that is traced, or has a shape, cannot be part of a static operator.
     known = tuple(value for value in identity or () if isinstance(value, np.generic))
     is_static = len(known) == len(leaves)
-    combine = trace(
+    traced = trace_open(
         fn, leaves, call.treedef, call.axis, known if is_static else None, caller=call.caller
     )
-    if needs_identity and identity is not None and not (combine and identities.is_proved(combine)):
+    if identity is None or not needs_identity:
+        return identity, traced
+    if not (traced and identities.is_proved(traced.combine)):
         identities.check(call.caller, fn, leaves, call.treedef, call.axis, identity)
-    return identity, combine
+    return identity, traced
 
 
-def _resolve_operator(call: Call, fn: Operator) -> tuple[Sequence[Neutral], Combine | None]:
+def _resolve_operator(call: Call, fn: Operator) -> tuple[Sequence[Neutral], Traced | None]:
     """An operator of this package, with its own identity."""
     for leaf in call.leaves:
         if not fn.takes(leaf.dtype):
@@ -133,11 +135,11 @@ def _resolve_operator(call: Call, fn: Operator) -> tuple[Sequence[Neutral], Comb
     if any(leaf.shape != call.leaves[0].shape for leaf in call.leaves):
         return identity, None
     try:
-        return identity, _trace_once(fn, call.treedef, dtypes)
+        combine = _trace_once(fn, call.treedef, dtypes, is_held(np.float64))
     except (TypeError, ValueError):
         # It does not suit the pytree; this trace raises the same error in the caller's name.
-        traced = trace(fn, call.leaves, call.treedef, call.axis, None, caller=call.caller)
-        return identity, traced
+        combine = trace(fn, call.leaves, call.treedef, call.axis, None, caller=call.caller)
+    return identity, None if combine is None else Traced(combine)
 
 
 def _has_identity(call: Call, combine: Combine, *, is_combined: bool) -> bool:
@@ -153,15 +155,15 @@ def _has_identity(call: Call, combine: Combine, *, is_combined: bool) -> bool:
 
 def _scan(
     call: Call,
-    combine: Combine | None,
+    traced: Traced | None,
     flags: jax.Array | None,
     *,
     reverse: bool,
     starts_with: Sequence[Neutral] | None,
 ) -> list[jax.Array]:
     """The scan by a primitive or in plain JAX; exclusive where it ``starts_with`` an identity."""
-    if combine is not None:
-        return _scan_by_primitive(call, combine, flags, reverse=reverse, starts_with=starts_with)
+    if traced is not None:
+        return _scan_by_primitive(call, traced, flags, reverse=reverse, starts_with=starts_with)
     called = call.checked_fn()
     if call.axis_name:
         return across.scan_general_across(
@@ -186,9 +188,17 @@ def _scan(
         )
 
 
+def _with_scalars(
+    leaves: Sequence[jax.Array], scalars: Sequence[jax.Array], axis: int
+) -> list[jax.Array]:
+    """Leaves, and a leaf for each scalar: one row, which all rows share."""
+    row = [n if d == axis else 1 for d, n in enumerate(leaves[0].shape)]
+    return [*leaves, *(jnp.broadcast_to(x, row) for x in scalars)]
+
+
 def _scan_by_primitive(
     call: Call,
-    combine: Combine,
+    traced: Traced,
     flags: jax.Array | None,
     *,
     reverse: bool,
@@ -199,17 +209,19 @@ def _scan_by_primitive(
     An identity that must not be combined is put at the starts of the inclusive scan instead, whose
     results move on by one place.
     """
+    combine = traced.combine
     exclusive = starts_with is not None and _has_identity(call, combine, is_combined=True)
     if call.identity is not None and not exclusive:
         combine = dataclasses.replace(combine, identity=None)
 
     def run(
         leaves: Sequence[jax.Array],
+        scalars: Sequence[jax.Array],
         flags: jax.Array | None,
         starts_with: Sequence[Neutral] | None,
     ) -> list[jax.Array]:
         results = primitives.scan(
-            leaves,
+            _with_scalars(leaves, scalars, call.axis),
             flags,
             combine=combine,
             axis=call.axis,
@@ -217,6 +229,7 @@ def _scan_by_primitive(
             exclusive=exclusive,
             method=call.method,
             axis_name=call.axis_name,
+            used=[*[True] * len(leaves), *[False] * len(scalars)],
         )
         if exclusive or starts_with is None:
             return results
@@ -225,18 +238,21 @@ def _scan_by_primitive(
         return heads.shift(results, starts, starts_with, **along)
 
     like = [*call.leaves] if flags is None else [*call.leaves, flags]
-    return meshes.automatically(run, call.leaves, flags, starts_with, like=like)
+    return meshes.automatically(run, call.leaves, traced.scalars, flags, starts_with, like=like)
 
 
 def _reduce_segments(
-    call: Call, combine: Combine, division: Division, num_segments: int
+    call: Call, traced: Traced, division: Division, num_segments: int
 ) -> list[jax.Array]:
     """The totals of segments by ``reduce_p``."""
     kind, descriptor = division.descriptor()
+    combine = traced.combine
 
-    def run(leaves: Sequence[jax.Array], descriptor: jax.Array) -> list[jax.Array]:
-        return primitives.reduce(
-            leaves,
+    def run(
+        leaves: Sequence[jax.Array], scalars: Sequence[jax.Array], descriptor: jax.Array
+    ) -> list[jax.Array]:
+        results = primitives.reduce(
+            _with_scalars(leaves, scalars, call.axis),
             descriptor,
             combine=combine,
             axis=call.axis,
@@ -246,15 +262,16 @@ def _reduce_segments(
             neutral=_has_identity(call, combine, is_combined=True),
             axis_name=call.axis_name,
         )
+        return results[: len(leaves)]
 
-    return meshes.automatically(
-        run, call.leaves, descriptor, like=call.leaves, dimensions=meshes.instead_of(call.axis)
-    )
+    along = meshes.instead_of(call.axis)
+    operands = call.leaves, traced.scalars, descriptor
+    return meshes.automatically(run, *operands, like=call.leaves, dimensions=along)
 
 
 def _reduce_by_scan(
     call: Call,
-    combine: Combine | None,
+    traced: Traced | None,
     division: Division,
     identity: Sequence[Neutral],
     num_segments: int,
@@ -262,7 +279,7 @@ def _reduce_by_scan(
     """The totals of segments as the last elements of their scans, and the identity where empty."""
     axis, n = call.axis, call.leaves[0].shape[call.axis]
     names = call.axis_name if n else ()
-    scanned = _scan(call, combine, division.flags(), reverse=False, starts_with=None)
+    scanned = _scan(call, traced, division.flags(), reverse=False, starts_with=None)
     kind, descriptor = division.descriptor()
 
     def last(
@@ -282,7 +299,7 @@ def _reduce_by_scan(
 
 
 def _reduce_whole(
-    call: Call, combine: Combine | None, identity: Sequence[Neutral] | None
+    call: Call, traced: Traced | None, identity: Sequence[Neutral] | None
 ) -> list[jax.Array]:
     """The totals of whole leaves."""
     axis, leaves = call.axis, call.leaves
@@ -293,7 +310,7 @@ def _reduce_whole(
             jnp.broadcast_to(jnp.asarray(value, leaf.dtype), shape)
             for value, leaf, shape in zip(identity, leaves, shapes, strict=True)
         ]
-    if combine is None:
+    if traced is None:
         called = call.checked_fn()
         if call.axis_name:
             results = across.reduce_general_across(
@@ -304,12 +321,14 @@ def _reduce_whole(
             results = plain.reduce_general(called, leaves, call.treedef, axis=axis)
         return [lax.squeeze(x, (axis,)) for x in results]
 
-    def run(leaves: Sequence[jax.Array]) -> list[jax.Array]:
+    combine = traced.combine
+
+    def run(leaves: Sequence[jax.Array], scalars: Sequence[jax.Array]) -> list[jax.Array]:
         if call.method == "auto" and plain.are_divisible(combine) and not call.axis_name:
             # XLA's own reduction reads at the speed of memory.
             return plain.reduce_monoids(leaves, combine, axis=axis)
         results = primitives.reduce(
-            leaves,
+            _with_scalars(leaves, scalars, axis),
             None,
             combine=combine,
             axis=axis,
@@ -318,24 +337,29 @@ def _reduce_whole(
             method=call.method,
             axis_name=call.axis_name,
         )
-        return [lax.squeeze(x, (axis,)) for x in results]
+        return [lax.squeeze(x, (axis,)) for x in results[: len(leaves)]]
 
-    return meshes.automatically(run, leaves, like=leaves, dimensions=meshes.without(axis))
+    along = meshes.without(axis)
+    return meshes.automatically(run, leaves, traced.scalars, like=leaves, dimensions=along)
 
 
 def combine_once(operator: Operator, dtypes: tuple[np.dtype, ...]) -> Combine:
     """An operator of this package as data, on one leaf or on a flat tuple of leaves."""
     treedef = jax.tree.structure(0 if len(dtypes) == 1 else dtypes)
-    combine = _trace_once(operator, treedef, dtypes)
+    combine = _trace_once(operator, treedef, dtypes, is_held(np.float64))
     assert combine is not None
     return combine
 
 
 @functools.lru_cache(maxsize=256)
 def _trace_once(
-    operator: Operator, treedef: jax.tree_util.PyTreeDef, dtypes: tuple[np.dtype, ...]
+    operator: Operator, treedef: jax.tree_util.PyTreeDef, dtypes: tuple[np.dtype, ...], x64: bool
 ) -> Combine | None:
-    """An operator of this package as data, with its identity; it cannot change between calls."""
+    """An operator of this package as data, with its identity; it cannot change between calls.
+
+    Whether there are types of 64 bits, ``x64``, may change.
+    """
+    del x64
     identity = operator.identities([accumulation_dtype(dtype) for dtype in dtypes])
     leaves = [jax.ShapeDtypeStruct((1,), dtype) for dtype in dtypes]
     return trace(operator, leaves, treedef, 0, identity)

@@ -13,14 +13,53 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jscan.arguments.arrays import Array, as_marks
+from jscan.arguments.descriptors import is_known
+from jscan.eager import UNFIT, marks
 from jscan.plain.across import flags_of_this_part
-from jscan.segments import Segments, describe, head_flags, is_whole, shape_of
+from jscan.segments import (
+    Segments,
+    can_be_read,
+    describe,
+    head_flags,
+    is_whole,
+    shape_of,
+    without_flags,
+)
 
 Given = Segments | Array
 """What a caller hands in: `Segments`, or an array of head flags."""
+
+
+def of_scan(segments: Any) -> Any:
+    """The kind of an argument of `jscan.eager` that divides a scan: an array of flags, or rows.
+
+    Segments by bounds become flags, for which a program is compiled whatever their number.
+    """
+    if not isinstance(segments, Segments):
+        return marks(segments)
+    if not can_be_read(segments):
+        return UNFIT
+    flags = head_flags(segments)
+    return flags if flags.ndim == 1 else Segments("flags", flags)
+
+
+def of_reduction(segments: Any) -> Any:
+    """The kind of an argument of `jscan.eager` that divides a reduction, for as many segments."""
+    if not isinstance(segments, Segments):
+        return marks(segments)
+    return without_flags(segments) if can_be_read(segments) else UNFIT
+
+
+def known_count(segments: Any) -> int | None:
+    """The number of known segments, or None."""
+    if isinstance(segments, (jax.Array, np.ndarray)) and is_known(segments):
+        fits = segments.ndim > 0 and segments.dtype.kind in "biu"
+        segments = Segments.from_flags(segments) if fits else None
+    return segments.num_segments if isinstance(segments, Segments) else None
 
 
 def as_segments(caller: str, segments: Any) -> Given | None:

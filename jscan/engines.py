@@ -24,17 +24,13 @@ from typing import Any, overload
 import jax
 
 from jscan import versions
-from jscan.versions import RANGE
+from jscan.versions import ANY_TRITON, OLDEST_JAX_TRITON, RANGE, dotted
 
 NAMES = ("pallas", "jax-triton")
 """The engines, in the order in which they are tried."""
 
 VARIABLE = "JSCAN_ENGINE"
 """The name of an engine in the environment, read when this package is imported."""
-
-OLDEST_JAX_TRITON = (0, 3, 1)
-OLDEST_TRITON = {(0, 3): (3, 6), (0, 4): (3, 7)}
-"""The first triton that each jax-triton takes, by its version."""
 
 # It is in the keys of JAX's caches, so that a function traced in another context is traced anew.
 _named = jax.make_user_context(os.environ.get(VARIABLE) or None)
@@ -48,6 +44,7 @@ class Written:
 
     def __init__(self) -> None:
         self.programs: list[Any] = []  # `jscan.kernels.engines.source.Program`
+        self.left = 0  # the devices among which XLA divides calls whose programs are not there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +52,8 @@ class Choice:
     """The engine that runs, and why.
 
     Attributes:
-      name: "pallas" or "jax-triton"; None where plain JAX takes the place of kernels.
-      reason: why, in a sentence.
+      name: "pallas" or "jax-triton"; None where no kernel runs.
+      reason: why, in a sentence; where no kernel runs, with what to install.
     """
 
     name: str | None
@@ -84,8 +81,9 @@ def engine(name: str | None = None) -> Choice | contextlib.AbstractContextManage
 
     Returns:
       Without ``name``, an object with the ``name`` of the engine that runs in programs for a GPU,
-      None for plain JAX, and the ``reason``; whether there is a GPU plays no part. With it, a
-      context manager.
+      and the ``reason``; whether there is a GPU plays no part. The name is None where plain JAX
+      takes the place of kernels, and where the environment names an engine that is not there: then
+      kernels raise `ImportError`. With ``name``, a context manager.
 
     Raises:
       ValueError: there is no engine of this name.
@@ -131,6 +129,13 @@ def being_written() -> Written | None:
     return written
 
 
+def leave_to_xla(devices: int) -> None:
+    """Notes that kernels of a call are lowered when XLA divides it, and not before."""
+    written = being_written()
+    if written is not None:
+        written.left = max(written.left, devices)
+
+
 def name_in_context() -> str | None:
     """The name that the context or the environment gives, if any does."""
     name: str | None = _named.value
@@ -146,19 +151,19 @@ def check_name(name: str, what: str) -> str:
 
 
 def choice() -> Choice:
-    """The engine that runs. Raises `ImportError` where one is named that is not there."""
+    """The engine that runs."""
     name = name_in_context()
     if name is not None:
         reason = why_missing(name)
         if reason is not None:
-            raise ImportError(f"jscan: {reason}")
+            return Choice(None, f"{name} is named, so that kernels raise ImportError: {reason}")
         return Choice(name, "it is named")
     pallas, jax_triton = map(why_missing, NAMES)
     if pallas is None:
         return Choice("pallas", "it comes with jax, and no other is named")
     if jax_triton is None:
         return Choice("jax-triton", pallas)
-    return Choice(None, f"{pallas}; {jax_triton}")
+    return Choice(None, f"plain JAX runs, since {pallas}; {jax_triton}")
 
 
 def name_for_kernels() -> str:
@@ -170,9 +175,16 @@ _told = threading.Event()
 
 
 def why_none() -> str | None:
-    """Why no engine runs, None if one does; said once in a warning as well."""
+    """Why no engine runs, None if one does; said once in a warning as well.
+
+    Raises `ImportError` where one is named that is not there.
+    """
     if being_written() is not None:
         return None
+    name = name_in_context()
+    missing = why_missing(name) if name is not None else None
+    if missing is not None:
+        raise ImportError(f"jscan: {missing}")
     found = choice()
     if found.name is not None:
         return None
@@ -180,7 +192,7 @@ def why_none() -> str | None:
         # Set before the warning: where warnings are errors, only the first call is to fail.
         _told.set()
         warnings.warn(
-            f"jscan runs in plain JAX on this GPU, without its kernels: {found.reason}",
+            f"jscan runs without its kernels on this GPU: {found.reason}",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -216,12 +228,9 @@ def _why_no_jax_triton() -> str | None:
     if ours is None:
         return f"jax-triton is not installed: {INSTALL}"
     if ours < OLDEST_JAX_TRITON:
-        oldest = _dotted(OLDEST_JAX_TRITON)
-        return (
-            f"jax-triton {_dotted(ours)} is too old: python -m pip install 'jax-triton>={oldest}'"
-        )
-    needed = max(triton for since, triton in OLDEST_TRITON.items() if since <= ours[:2])
-    reason = why_no_triton(needed, f" for jax-triton {_dotted(ours)}")
+        oldest = dotted(OLDEST_JAX_TRITON)
+        return f"jax-triton {dotted(ours)} is too old: python -m pip install 'jax-triton>={oldest}'"
+    reason = why_no_triton(versions.triton_of(ours), f" for jax-triton {dotted(ours)}")
     if reason is not None:
         return reason
     if not any(map(_is_there, ("jax_cuda13_plugin", "jax_cuda12_plugin"))):
@@ -229,14 +238,15 @@ def _why_no_jax_triton() -> str | None:
     return None
 
 
-def why_no_triton(oldest: tuple[int, ...] = OLDEST_TRITON[0, 3], purpose: str = "") -> str | None:
+def why_no_triton(known: versions.Range = ANY_TRITON, purpose: str = "") -> str | None:
     """Why triton cannot compile, with the command that mends it; None if it can."""
-    install = f"python -m pip install 'triton>={_dotted(oldest)}'"
+    install = f"python -m pip install 'triton{known}'"
     found = _version("triton") if _is_there("triton") else None
     if found is None:
         return f"triton is not installed{purpose}: {install}"
-    if found < oldest:
-        return f"triton {_dotted(found)} is too old{purpose}: {install}"
+    if found not in known:
+        age = "old" if found < known.oldest else "new"
+        return f"triton {dotted(found)} is too {age}{purpose}: {install}"
     return None
 
 
@@ -262,7 +272,3 @@ def _version(package: str) -> tuple[int, ...] | None:
         return None
     found = re.match(r"\d+(\.\d+)*", text)
     return tuple(map(int, found[0].split("."))) if found else None
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))

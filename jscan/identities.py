@@ -23,7 +23,8 @@ from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan import heads, operators
 from jscan.arguments.identity import Neutral
-from jscan.combine import Combine, Function, accumulation_dtype, checked, trace
+from jscan.called import Function, checked
+from jscan.combine import Combine, accumulation_dtype, trace
 from jscan.jaxprs import aval, evaluate
 from jscan.plain.scan import flattened
 

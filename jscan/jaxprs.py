@@ -51,10 +51,13 @@ CALLS = CUSTOM_CALLS | {"jit", "pjit", "closed_call", "core_call", "checkpoint",
 
 
 def is_elementwise(closed: core.ClosedJaxpr, shape: tuple[int, ...]) -> bool:
-    """Whether every equation works element by element on values of ``shape`` or on scalars."""
+    """Whether every equation works element by element on values of ``shape`` or on scalars.
+
+    Constants are scalars; those of the whole, not of calls inside of it, may be traced.
+    """
     if closed.effects:
         return False
-    constants = list(closed.consts)
+    constants = [x for x in closed.consts if not _is_traced_scalar(x)]
     for eqn in equations(closed.jaxpr):
         name = eqn.primitive.name
         if name in CALLS:
@@ -181,6 +184,12 @@ def _called(eqn: core.JaxprEqn) -> tuple[core.Jaxpr, list[Any]]:
     return (inner.jaxpr, list(inner.consts)) if isinstance(inner, core.ClosedJaxpr) else (inner, [])
 
 
+def _is_traced_scalar(value: Any) -> bool:
+    if not isinstance(value, jax.core.Tracer) or value.shape != ():
+        return False
+    return isinstance(value.dtype, np.dtype) and value.dtype != jax.dtypes.float0
+
+
 def _is_concrete_scalar(value: Any) -> bool:
     if isinstance(value, jax.core.Tracer) or np.shape(value) != ():
         return False
@@ -206,7 +215,7 @@ def structure(jaxpr: core.Jaxpr) -> Hashable:
     body = tuple(
         (
             eqn.primitive.name,
-            tuple((name, _param_structure(value)) for name, value in sorted(eqn.params.items())),
+            tuple((name, param_structure(value)) for name, value in sorted(eqn.params.items())),
             tuple(atom(v) for v in eqn.invars),
             tuple(typed(v) for v in eqn.outvars),
         )
@@ -215,9 +224,10 @@ def structure(jaxpr: core.Jaxpr) -> Hashable:
     return inputs, body, tuple(atom(v) for v in jaxpr.outvars)
 
 
-def _param_structure(value: Any) -> Hashable:
+def param_structure(value: Any) -> Hashable:
+    """A parameter of an equation as a hashable value."""
     if isinstance(value, (tuple, list)):
-        return tuple(_param_structure(item) for item in value)
+        return tuple(param_structure(item) for item in value)
     return scalar_structure(value) if isinstance(value, np.ndarray) else value
 
 

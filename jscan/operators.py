@@ -38,6 +38,9 @@ class Operator:
       combine: the operator on two arrays of one dtype.
       neutral: the identity as a function of the dtype, or None for a dtype without one.
 
+    It is taken for unchangeable. Programs that were compiled for it are kept, so what ``combine``
+    and ``neutral`` read beside their arguments must not change.
+
     Types of few bits may lack infinity: the identity of ``max`` and ``min`` is then the least or
     the greatest number. No operator takes a type that lacks 0, nor one that lacks its identity.
     """
@@ -112,6 +115,10 @@ class Affine(Operator):
         """The identity of each leaf: ones for the first half, the slopes, then zeros."""
         half = len(dtypes) // 2
         return tuple(self.identity(dtype)[i >= half] for i, dtype in enumerate(dtypes))
+
+
+KINDS = (Operator, Affine)
+"""The types of operators that are what they say, and no more."""
 
 
 def _holds(dtype: np.dtype, value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The seven primitives, the functions that bind them, and the settings that are read then.
+"""The eight primitives, the functions that bind them, and the settings that are read then.
 
 Their rules are in `jscan.rules`, which the package imports. Nothing here knows what a primitive is
 compiled to or how it is differentiated, so that a rule can import this module and bind primitives
@@ -145,6 +145,14 @@ spread_p = _primitive("jscan_spread")
 Operands: values, one for each segment along the axis, and the number of each element's segment.
 Result: the values of elements, zero where a number is out of range.
 Parameters: ``axis``; and ``axis_name``, which lowerings alone bind.
+"""
+
+collect_p = _primitive("jscan_collect")
+"""Totals of segments whose elements lie anywhere, or, to ``emit`` "elements", sums' transpose.
+
+Operands: the values of elements, or of segments to emit elements; then the arrays of a plan: the
+segment of each element, their order by segment, and the segments in this order.
+Results and parameters: as of ``reduce_p`` and of ``spread_p``. Each device has the whole axis.
 """
 
 # Both are in the keys of JAX's caches, so that a function traced in another context is traced anew.
@@ -378,4 +386,12 @@ def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:
     operands = extent.vary_alike([values, numbers])
     settings = _settings(extent.shape_along(axis, numbers, values))
     [result] = spread_p.bind(*operands, axis=axis, axis_name=(), **settings)
+    return result
+
+
+def collect(values: jax.Array, plan: Sequence[jax.Array], **params: Any) -> jax.Array:
+    """Bind ``collect_p``; the arrays of the ``plan`` have the rank of the values."""
+    operands = extent.vary_alike([values, *plan])
+    settings = _settings(extent.shape_along(params["axis"], plan[0], values))
+    [result] = collect_p.bind(*operands, **params, **settings)
     return result

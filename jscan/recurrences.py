@@ -15,8 +15,8 @@ from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
-from jscan.division import flags_along
-from jscan.eager import ARRAY, NONE, compiled
+from jscan.division import flags_along, of_scan
+from jscan.eager import NONE, compiled, elements, number
 
 __all__ = ["linear_recurrence"]
 
@@ -97,7 +97,7 @@ def linear_recurrence(
     return _linear_recurrence(a, b, h0, segments, axis, reverse, axis_name, method)
 
 
-@compiled(ARRAY, ARRAY, ARRAY, ARRAY, int, bool, NONE, str)
+@compiled(elements, elements, number, of_scan, int, bool, NONE, str)
 @meshes.automatic(lambda given: ([given["b"], given["a"]], meshes.same))
 def _linear_recurrence(
     a: Any,

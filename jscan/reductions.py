@@ -13,8 +13,8 @@ from jscan.arguments.identity import as_identity
 from jscan.arguments.scalars import as_count
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
-from jscan.division import Given, as_segments
-from jscan.eager import ARRAY, NONE, compiled
+from jscan.division import Given, as_segments, known_count, of_reduction
+from jscan.eager import NONE, compiled, tree
 from jscan.segments import Segments, is_whole
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -40,7 +40,8 @@ def segment_sum(
     Args:
       data: an array ``(n, ...)``. One element, or a scalar, is taken for all ids.
       segment_ids: ``(n,)``, any integer dtype. Elements whose id is negative or not below
-        ``num_segments`` are dropped.
+        ``num_segments`` are dropped. Or a ``jscan.SegmentPlan``, by which a kernel takes ids in any
+        order; no promise, no ``mode="clip"`` and no ``axis_name`` goes with it.
       num_segments: how many segments there are, static. Where it is left out it is
         ``max(segment_ids) + 1``, and the ids must be concrete.
       indices_are_sorted: promises that equal ids are neighbours, as they are in sorted ids. On a
@@ -71,8 +72,9 @@ def segment_sum(
       ValueError: a shape, ``num_segments``, ``bucket_size``, ``mode``, ``axis_name`` or ``method``
         does not fit.
 
-    With sorted ids, data and ids are read once and each result is written twice (a fill, and the
-    totals). Elements are added in groups; the groups before a tile may be added in any order.
+    With sorted ids or a plan, data and ids are read once and each result is written twice (a fill,
+    and the totals). Elements are added in groups; the groups before a tile may be added in any
+    order.
 
     Where several devices share elements with sorted ids, each finds totals of its own elements for
     all segments. Sums are then added up by an all-reduce of the result's size; other totals are
@@ -322,10 +324,12 @@ def reduce(
       >>> print(run(jnp.arange(4 * mesh.size) % 4))
       3
     """
+    if num_segments is None and axis_name is None:
+        num_segments = known_count(segments)
     return _reduce(fn, elems, identity, segments, num_segments, axis, axis_name, method)
 
 
-@compiled(operators.Operator, ARRAY, NONE, NONE, NONE, int, NONE, str)
+@compiled(operators.KINDS, tree, NONE, of_reduction, (NONE, int), int, NONE, str)
 def _reduce(
     fn: Callable[[Any, Any], Any],
     elems: Any,

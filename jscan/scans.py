@@ -15,8 +15,8 @@ from jscan.arguments.identity import as_identity
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
-from jscan.division import as_segments
-from jscan.eager import ARRAY, NONE, compiled
+from jscan.division import as_segments, of_scan
+from jscan.eager import NONE, compiled, elements, tree
 
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
@@ -42,7 +42,7 @@ def associative_scan(
     Args:
       fn: an associative operator; it need not commute. ``fn(a, b)`` takes two pytrees like
         ``elems`` and returns one with the same shapes and dtypes. The GPU kernels need it to work
-        element by element on leaves of one shape and to close over nothing but concrete scalars;
+        element by element on leaves of one shape and to close over nothing but scalars;
         any other operator runs in plain JAX.
       elems: a pytree of arrays of any dtype with one length along ``axis``.
       reverse: scan from the end. Segments then restart at their last elements.
@@ -114,7 +114,7 @@ def associative_scan(
     )
 
 
-@compiled(operators.Operator, ARRAY, NONE, ARRAY, int, bool, bool, NONE, str)
+@compiled(operators.KINDS, tree, NONE, of_scan, int, bool, bool, NONE, str)
 def _associative_scan(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -323,7 +323,7 @@ def cumlogsumexp(
 _ONE_LEAF = jax.tree.structure(0)
 
 
-@compiled(str, operators.Operator, ARRAY, int, bool, bool, ARRAY, NONE, str)
+@compiled(str, operators.Operator, elements, int, bool, bool, of_scan, NONE, str)
 def _cumulative(
     caller: str,
     operator: operators.Operator,

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import weakref
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
-from jax.extend.core import get_opaque_trace_state
 
-from jscan import meshes, traced_bounds
+from jscan import counted, traced_bounds
 from jscan.arguments import descriptors
+from jscan.arguments.arrays import Array
 from jscan.arguments.descriptors import is_known
 from jscan.arguments.scalars import as_count
+from jscan.eager import is_untraced, placed
 from jscan.extent import check_places
-from jscan.heads import as_bool, changes, is_first
-from jscan.primitives import locate, rank
+from jscan.heads import as_bool
+from jscan.primitives import locate
+from jscan.remembered import Remembered
 
 __all__ = ["Segments"]
 
 _NOT_GIVEN: Any = object()
+
+LONG = 2**20
+"""A device finds the heads of a longer axis faster than it is sent them."""
 
 
 @jax.tree_util.register_pytree_node_class
@@ -69,8 +71,7 @@ class Segments:
         self._array = array
         self._total = total
         self._given_flags = flags
-        self._found_flags: tuple[Any, Callable[[], Any]] = (None, lambda: None)
-        self._placed: tuple[Any, Any] = (None, None)
+        self._found_flags, self._placed = Remembered(), Remembered()
 
     @classmethod
     def from_flags(cls, flags: Any) -> Segments:
@@ -125,8 +126,7 @@ class Segments:
             bounds = descriptors.bounds_of_lengths(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
         total = _required_total(caller, "lengths", total)
-        find = functools.partial(traced_bounds.of_lengths, total=total)
-        return cls("bounds", meshes.automatically(find, array, like=[]), total)
+        return cls("bounds", traced_bounds.of_lengths(array, total), total)
 
     @classmethod
     def from_offsets(cls, offsets: Any, total: int | None = None) -> Segments:
@@ -155,20 +155,15 @@ class Segments:
             bounds = descriptors.bounds_of_offsets(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
         total = _required_total(caller, "offsets", total)
-        find = functools.partial(traced_bounds.of_offsets, total=total)
-        return cls("bounds", meshes.automatically(find, array, like=[]), total)
+        return cls("bounds", traced_bounds.of_offsets(array, total), total)
 
     @property
     def flags(self) -> jax.Array:
         """Head flags, bool: True on the first element of every segment that has one."""
         heads = head_flags(self)
-        if not self._counted:  # bounds begin with 0, where the first element is a head already
-            return as_bool(heads)
-
-        def run(heads: jax.Array) -> jax.Array:
-            return as_bool(heads) | is_first(heads, axis=heads.ndim - 1)
-
-        return meshes.automatically(run, heads, like=[heads])
+        if not self._counted or self._is_read:
+            return as_bool(heads)  # the first element is a head already
+        return counted.with_first(heads)
 
     @property
     def ids(self) -> jax.Array:
@@ -178,10 +173,12 @@ class Segments:
         ``from_ids`` are renumbered.
         """
         if self._counted:
-            array = jnp.asarray(self._array)
-            check_places("jscan.Segments.ids", self._form, array, array.ndim - 1)
-            return rank(array, axis=array.ndim - 1, source=self._source, emit="number")
-        return locate(self._bounds, n=self._length, emit="ids")
+            axis = self._array.ndim - 1
+            check_places("jscan.Segments.ids", self._form, self._array, axis)
+            if self._is_read:
+                return placed(np.cumsum(self._known_heads, axis, np.int32) - np.int32(1))
+            return counted.numbers(jnp.asarray(self._array), self._form)
+        return self._located("ids")
 
     def lengths(self, num_segments: int | None = None) -> jax.Array:
         """The lengths of the first ``num_segments`` segments, int32; 0 where there is none.
@@ -192,7 +189,9 @@ class Segments:
           TypeError: ``num_segments`` is not an integer.
           ValueError: ``num_segments`` is negative, or missing where it is not static.
         """
-        return jnp.diff(self._offsets("jscan.Segments.lengths", num_segments), axis=-1)
+        offsets = self._offsets("jscan.Segments.lengths", num_segments)
+        known = isinstance(offsets, np.ndarray)
+        return placed(np.diff(offsets)) if known else jnp.diff(offsets, axis=-1)
 
     def offsets(self, num_segments: int | None = None) -> jax.Array:
         """The offsets of the first ``num_segments`` segments: ``num_segments + 1`` int32.
@@ -200,9 +199,10 @@ class Segments:
         The last is where the last of these segments ends; segments that do not exist are empty
         there. ``num_segments`` may be left out, and errors are raised, as for ``Segments.lengths``.
         """
-        return self._offsets("jscan.Segments.offsets", num_segments)
+        offsets = self._offsets("jscan.Segments.offsets", num_segments)
+        return placed(offsets) if isinstance(offsets, np.ndarray) else offsets
 
-    def _offsets(self, caller: str, num_segments: int | None) -> jax.Array:
+    def _offsets(self, caller: str, num_segments: int | None) -> Array:
         given = as_count(caller, "num_segments", num_segments)
         count = self.num_segments if given is None else given
         if count is None:
@@ -210,17 +210,15 @@ class Segments:
                 f"{caller}: num_segments is required where segments are traced flags or ids"
             )
         size = count + 1
+        if self._counted:
+            check_places(caller, self._form, self._array, self._array.ndim - 1)
+        if self._is_read and self._array.ndim == 1:
+            heads = self._known_heads if self._counted else None
+            return descriptors.first_bounds(self._array, heads, size)
         array = jnp.asarray(self._array)
         if self._counted:
-            check_places(caller, self._form, array, array.ndim - 1)
-            return rank(array, axis=array.ndim - 1, source=self._source, emit="places", size=size)
-
-        def run(bounds: jax.Array) -> jax.Array:
-            kept = lax.slice_in_dim(bounds, 0, min(size, bounds.shape[-1]), axis=-1)
-            shape = (*bounds.shape[:-1], size - kept.shape[-1])
-            return lax.concatenate([kept, lax.full(shape, np.int32(self._length))], bounds.ndim - 1)
-
-        return meshes.automatically(run, array, like=[])
+            return counted.offsets(array, self._form, size)
+        return traced_bounds.first(array, size, self._length)
 
     @property
     def num_segments(self) -> int | None:
@@ -243,11 +241,6 @@ class Segments:
         return self._form != "bounds"
 
     @property
-    def _source(self) -> str:
-        """The ``source`` by which ``rank`` marks the heads of counted segments."""
-        return "flags" if self._form == "flags" else "runs"
-
-    @property
     def _length(self) -> int:
         """The length of the axis that bounds divide."""
         assert self._total is not None
@@ -265,54 +258,55 @@ class Segments:
         held: jax.Array = lax.optimization_barrier(bounds) if constant else bounds
         return held
 
+    def _located(self, emit: str) -> jax.Array:
+        """What ``locate`` emits for the bounds."""
+        if not self._is_read:
+            bounds = self._bounds if emit == "ids" else jnp.asarray(self._array)
+            return locate(bounds, n=self._length, emit=emit)
+        if self._length > LONG:
+            return locate(placed(descriptors.padded(self._array)), n=self._length, emit=emit)
+        find = descriptors.numbers_of_bounds if emit == "ids" else descriptors.heads_of_bounds
+        return placed(find(self._array))
+
+    @property
+    def _is_read(self) -> bool:
+        """Whether NumPy finds what is asked for: values are known, and nothing is traced."""
+        return isinstance(self._array, np.ndarray) and is_untraced()
+
     @property
     def _known_heads(self) -> np.ndarray:
         """Which elements begin a segment, for known flags or ids."""
         return descriptors.known_heads(self._array, runs=self._form == "ids")
 
     @property
-    def _flags_of_bounds(self) -> Any:
+    def _flags(self) -> Any:
         """The head flags that came with the bounds, else those that this trace has found."""
         if self._given_flags is not _NOT_GIVEN:
             return self._given_flags
-        where = get_opaque_trace_state(convention="nnx"), jax.sharding.get_abstract_mesh()
-        found_where, found = self._found_flags
-        flags = found() if found_where == where else None
-        if flags is None:
-            flags = locate(jnp.asarray(self._array), n=self._length, emit="flags")
-            # Segments may outlive the trace, and must not keep it alive. While the trace uses the
-            # flags it keeps them itself.
-            traced = isinstance(flags, jax.core.Tracer)
-            self._found_flags = (
-                where,
-                weakref.ref(flags) if traced else lambda: _unless_deleted(flags),
-            )
-        return flags
+        return self._found_flags.array(self._found_here)
+
+    def _found_here(self) -> jax.Array:
+        """The head flags as scans read them, of which the first may be 0."""
+        if not self._counted:
+            return self._located("flags")
+        if self._is_read:
+            return placed(self._known_heads)
+        return counted.heads_of_ids(jnp.asarray(self._array))
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, int | None]]:
         """The arrays, and what is static: flags or ids, or bounds and their head flags."""
         if self._counted:
             return (self._array,), (self._form, self._total)
-        flags, bounds = self._flags_of_bounds, self._array
+        flags, bounds = self._flags, self._array
         if isinstance(bounds, np.ndarray) and not isinstance(flags, (np.ndarray, jax.core.Tracer)):
-            bounds = self._placed_bounds
+            bounds = self._placed.array(lambda: placed(self._array))
         return (bounds, flags), (self._form, self._total)
-
-    @property
-    def _placed_bounds(self) -> jax.Array:
-        """Known bounds on the device, where they are moved once; not for use in a trace."""
-        where, bounds = self._placed
-        here = jax.sharding.get_abstract_mesh()
-        if bounds is None or where != here or bounds.is_deleted():
-            bounds = jnp.asarray(self._array)
-            self._placed = here, bounds
-        return bounds
 
     @classmethod
     def tree_unflatten(cls, aux: tuple[str, int | None], children: tuple[Any, ...]) -> Segments:
         """The segments that were flattened; nothing is checked."""
         array, *flags = children
-        return cls(aux[0], array, aux[1], *flags)
+        return cls(aux[0], array, aux[1], *(x for x in flags if x is not None))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Flags that were found belong to a trace of this process.
@@ -352,22 +346,14 @@ export.register_pytree_node_serialization(
 )
 
 
-def _unless_deleted(flags: jax.Array) -> jax.Array | None:
-    """The flags, or None where they were donated to a program."""
-    return None if flags.is_deleted() else flags
-
-
 def head_flags(segments: Segments) -> jax.Array:
     """Head flags as scans read them.
 
     They may have any integer dtype, and the first may be 0: given flags are read as they are.
     """
-    if not segments._counted:
-        return jnp.asarray(segments._flags_of_bounds)
-    array = jnp.asarray(segments._array)
-    if segments._form == "flags":
-        return array
-    return meshes.automatically(lambda ids: changes(ids, axis=ids.ndim - 1), array, like=[array])
+    if segments._form == "flags" and not segments._is_read:
+        return jnp.asarray(segments._array)
+    return jnp.asarray(segments._flags)
 
 
 def shape_of(segments: Segments) -> tuple[int, ...]:
@@ -384,10 +370,22 @@ def is_whole(segments: Segments) -> bool:
     return not segments._counted
 
 
+def can_be_read(segments: Segments) -> bool:
+    """Whether their values are known, and nothing is traced."""
+    return is_known(segments._array) and is_untraced()
+
+
+def without_flags(segments: Segments) -> Segments:
+    """The segments as a pytree for which no head flags are found."""
+    if segments._counted:
+        return segments
+    return Segments("bounds", segments._array, segments._total, None)
+
+
 def describe(segments: Segments) -> tuple[str, jax.Array]:
     """The kind of a descriptor, "flags", "runs" or "offsets", and the descriptor as it is given."""
     if segments._counted:
-        return segments._source, jnp.asarray(segments._array)
+        return counted.SOURCES[segments._form], jnp.asarray(segments._array)
     return "offsets", segments._bounds
 
 

@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import dispatch, extent, meshes, operators, primitives
+from jscan import dispatch, extent, meshes, orders
 from jscan.arguments.arrays import as_marks
 from jscan.arguments.scalars import as_axis, as_count, as_scalar, as_switch
 from jscan.arguments.trees import as_leaves, as_leaves_along
-from jscan.division import as_segments, flags_along
-from jscan.heads import as_bool, before, is_first
+from jscan.division import as_segments, flags_along, of_scan
+from jscan.eager import compiled, marks, tree
+from jscan.heads import as_bool
 from jscan.primitives import rank
 from jscan.segments import Segments
 
@@ -22,7 +23,6 @@ from jscan.segments import Segments
 __all__ = ["distribute", "pack", "split", "split_and_segment"]
 
 
-@meshes.automatic(lambda given: (given["mask"], meshes.same))
 def enumerate(
     mask: Any, axis: int = 0, *, reverse: bool = False, segments: Any = None
 ) -> jax.Array:
@@ -55,6 +55,13 @@ def enumerate(
       >>> print(jscan.enumerate(jnp.array([1, 0, 0, 1, 0, 1, 1], bool)))
       [0 1 1 1 2 2 3]
     """
+    return _enumerate(mask, axis, reverse, segments)
+
+
+@compiled(marks, int, bool, of_scan)
+@meshes.automatic(lambda given: (given["mask"], meshes.same))
+def _enumerate(mask: Any, axis: int, reverse: bool, segments: Any) -> jax.Array:
+    """The numbers of a mask."""
     caller = "jscan.enumerate"
     array = jnp.asarray(as_marks(caller, "mask", mask))
     axis = as_axis(caller, "mask", axis, array.shape)
@@ -63,10 +70,9 @@ def enumerate(
     flags = flags_along(caller, segments, [array], axis)
     if flags is None:
         return rank(array, axis=axis, emit="before", reverse=reverse)
-    return _count_before(as_bool(array), flags, axis=axis, reverse=reverse)
+    return orders.count_before(as_bool(array), flags, axis=axis, reverse=reverse)
 
 
-@meshes.automatic(lambda given: (given["x"], meshes.same))
 def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = False) -> Any:
     """The first element of each segment, copied to all of its elements.
 
@@ -97,6 +103,13 @@ def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = F
       >>> print(jscan.distribute(jnp.array([7, 1, 2, 9, 3]), segments=segments))
       [7 7 7 9 9]
     """
+    return _distribute(x, axis, segments, reverse)
+
+
+@compiled(tree, int, of_scan, bool)
+@meshes.automatic(lambda given: (given["x"], meshes.same))
+def _distribute(x: Any, axis: int, segments: Any, reverse: bool) -> Any:
+    """The first elements of segments of a pytree."""
     caller = "jscan.distribute"
     leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
     reverse = as_switch(caller, "reverse", reverse)
@@ -109,7 +122,6 @@ def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = F
     return jax.tree.unflatten(treedef, results)
 
 
-@meshes.automatic(lambda given: (given["x"], meshes.instead_of(0, np.ndim(given["mask"]))))
 def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
     """The elements of ``x`` where ``mask`` is true, next to each other; ``x[mask]`` of static size.
 
@@ -144,6 +156,15 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
       >>> print(jscan.pack(x, x % 2 == 0, size=3, fill_value=-1))
       [ 6  8 -1]
     """
+    if size is None and not isinstance(mask, jax.core.Tracer):
+        size = int(np.count_nonzero(as_marks("jscan.pack", "mask", mask)))
+    return _pack(x, mask, size, fill_value)
+
+
+@compiled(tree, marks, int, int)
+@meshes.automatic(lambda given: (given["x"], meshes.instead_of(0, np.ndim(given["mask"]))))
+def _pack(x: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
+    """The marked elements of a pytree."""
     caller = "jscan.pack"
     known = as_marks(caller, "mask", mask)
     array = jnp.asarray(known)
@@ -177,7 +198,6 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
     return jax.tree.unflatten(treedef, results)
 
 
-@meshes.automatic(lambda given: (given["x"], meshes.same))
 def split(x: Any, mask: Any, axis: int = 0) -> Any:
     """The elements where ``mask`` is false, then those where it is true, each in their order.
 
@@ -206,16 +226,22 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
       >>> print(jscan.split(x, x % 2))
       [4 2 2 5 7 3 1 7]
     """
+    return _split(x, mask, axis)
+
+
+@compiled(tree, marks, int)
+@meshes.automatic(lambda given: (given["x"], meshes.same))
+def _split(x: Any, mask: Any, axis: int) -> Any:
+    """A pytree, split."""
     caller = "jscan.split"
     leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
     extent.check_places(caller, "x", leaves[0], axis)
     array = _as_mask(caller, mask, leaves, axis)
     along = axis if array.ndim > 1 else 0
     order = rank(array, axis=along, emit="order")
-    return jax.tree.unflatten(treedef, [_take(leaf, order, axis) for leaf in leaves])
+    return jax.tree.unflatten(treedef, [orders.take(leaf, order, axis) for leaf in leaves])
 
 
-@meshes.automatic(lambda given: (given["x"], meshes.same))
 def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[Any, Segments]:
     """Each segment split on its own, and the segments of the result: two from each one.
 
@@ -249,6 +275,13 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
       >>> print(y, parts.ids)
       [3 5 7 4 2 7 8] [0 1 1 2 2 3 3]
     """
+    return _split_and_segment(x, mask, segments, axis)
+
+
+@compiled(tree, marks, of_scan, int)
+@meshes.automatic(lambda given: (given["x"], meshes.same))
+def _split_and_segment(x: Any, mask: Any, segments: Any, axis: int) -> tuple[Any, Segments]:
+    """A pytree of which each segment is split, and its segments."""
     caller = "jscan.split_and_segment"
     leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
     extent.check_places(caller, "x", leaves[0], axis)
@@ -264,12 +297,14 @@ def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[
             f"{caller}: segments has shape {flags.shape}; expected that of every leaf of x: "
             f"{[leaf.shape for leaf in leaves]}"
         )
-    mask, flags, along = _in_one_shape(mask, flags, leaves[0].shape, axis)
-    order = _split_order(mask, flags, along)
-    heads = _split_heads(jnp.broadcast_to(flags, mask.shape), _take(mask, order, along), along)
+    mask, flags, along = orders.in_one_shape(mask, flags, leaves[0].shape, axis)
+    order = orders.split_order(mask, flags, along)
+    heads = orders.split_heads(
+        jnp.broadcast_to(flags, mask.shape), orders.take(mask, order, along), along
+    )
     if along != heads.ndim - 1:
         heads = jnp.moveaxis(heads, along, -1)
-    results = [_take(leaf, order, axis) for leaf in leaves]
+    results = [orders.take(leaf, order, axis) for leaf in leaves]
     return jax.tree.unflatten(treedef, results), Segments.from_flags(heads)
 
 
@@ -294,61 +329,6 @@ def _as_mask(caller: str, mask: Any, leaves: list[jax.Array], axis: int) -> jax.
     return array
 
 
-def _count_before(mask: jax.Array, flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
-    """The number of true elements before each one in its segment.
-
-    The scan adds int32 and reads the mask as it is: nothing is widened in memory.
-    """
-    counting = dispatch.combine_once(operators.add, (np.dtype(np.int32),))
-    [count] = primitives.scan(
-        [mask],
-        flags,
-        combine=counting,
-        axis=axis,
-        reverse=reverse,
-        exclusive=True,
-        method="auto",
-    )
-    return count
-
-
-def _in_one_shape(
-    mask: jax.Array, flags: jax.Array, shape: tuple[int, ...], axis: int
-) -> tuple[jax.Array, jax.Array, int]:
-    """A mask and flags of one rank, and their axis: one row where both are, else all of ``shape``.
-
-    Flags keep size 1 in the dimensions that share them.
-    """
-    n = shape[axis]
-    if mask.ndim == 1 and flags.size == n:
-        return mask, flags.reshape(n), 0
-    if mask.ndim == 1:
-        mask = lax.expand_dims(mask, [d for d in range(len(shape)) if d != axis])
-    return jnp.broadcast_to(mask, shape), flags, axis
-
-
-def _split_order(mask: jax.Array, flags: jax.Array, axis: int) -> jax.Array:
-    """The place from which each element of the split segments comes.
-
-    A true element moves behind the false ones that follow it in its segment, a false one before the
-    true ones that precede it.
-    """
-    true_before = _count_before(mask, flags, axis=axis, reverse=False)
-    false_behind = _count_before(~mask, flags, axis=axis, reverse=True)
-    element = lax.broadcasted_iota(jnp.int32, mask.shape, axis)
-    return _inverse(jnp.where(mask, element + false_behind, element - true_before), axis)
-
-
-def _split_heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
-    """Head flags of the split segments: the old ones, and where the true elements begin.
-
-    ``moved`` is the mask in the order of the split segments.
-    """
-    change = moved & ~before(moved, axis=axis)
-    first = is_first(moved, axis=axis)
-    return as_bool(flags) | first | change
-
-
 def _spread_end(x: jax.Array, axis: int, reverse: bool) -> jax.Array:
     """The first element along ``axis``, or the last, in the place of all."""
     n = x.shape[axis]
@@ -356,29 +336,3 @@ def _spread_end(x: jax.Array, axis: int, reverse: bool) -> jax.Array:
         return x
     end = n - 1 if reverse else 0
     return jnp.broadcast_to(lax.slice_in_dim(x, end, end + 1, axis=axis), x.shape)
-
-
-def _take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:
-    """``x`` in an order, which is a permutation of the axis or of each of its rows."""
-    if order.ndim == 1:
-        moved = jnp.moveaxis(x, axis, 0)
-        taken = moved.at[order].get(mode="promise_in_bounds", unique_indices=True)
-        return jnp.moveaxis(taken, 0, axis)
-    return jnp.take_along_axis(x, order, axis, mode="promise_in_bounds")
-
-
-def _inverse(place: jax.Array, axis: int) -> jax.Array:
-    """The permutation along an axis that undoes ``place``."""
-
-    def inverse_of_row(place: jax.Array) -> jax.Array:
-        element = lax.iota(jnp.int32, place.shape[0])
-        into = jnp.zeros_like(place)
-        return into.at[place].set(element, mode="promise_in_bounds", unique_indices=True)
-
-    if place.ndim == 1:
-        return inverse_of_row(place)
-    if place.size == 0:
-        return place
-    rows = jnp.moveaxis(place, axis, -1)
-    flat = jax.vmap(inverse_of_row)(rows.reshape(-1, rows.shape[-1]))
-    return jnp.moveaxis(flat.reshape(rows.shape), -1, axis)

@@ -1,12 +1,14 @@
-"""The versions of jax that this package runs on, and its errors and warnings on others.
+"""The versions that this package runs on: of jax, and of what the second engine is made of.
 
 Everything but the kernels is made of jax's public names. The kernels take internals of Pallas too,
-which change from version to version: `jscan.kernels.internals` names them.
+which change from version to version: `jscan.kernels.internals` names them. Errors and warnings on
+other versions are here, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import threading
 import warnings
@@ -14,18 +16,57 @@ from collections.abc import Iterator
 
 import jax
 
-OLDEST, NEWEST = (0, 10, 2), (0, 12)
-"""The first and the last version on which the test suite passes."""
 
-RANGE = f"jax>={'.'.join(map(str, OLDEST))},<{NEWEST[0]}.{NEWEST[1] + 1}"
+def dotted(version: tuple[int, ...]) -> str:
+    """A version as it is written."""
+    return ".".join(map(str, version))
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Versions of a package, in the words of an installer as text.
+
+    Attributes:
+      oldest: the first of them.
+      beyond: the first after them, if there is one that is known not to do.
+    """
+
+    oldest: tuple[int, ...]
+    beyond: tuple[int, ...] | None = None
+
+    def __contains__(self, version: tuple[int, ...]) -> bool:
+        return self.oldest <= version and (self.beyond is None or version < self.beyond)
+
+    def __str__(self) -> str:
+        return f">={dotted(self.oldest)}" + (f",<{dotted(self.beyond)}" if self.beyond else "")
+
+
+OLDEST, NEWEST = (0, 10, 2), (0, 12)
+"""The first and the last version of jax on which the test suite passes."""
+
+RANGE = f"jax{Range(OLDEST, (NEWEST[0], NEWEST[1] + 1))}"
 """The same range in the words of an installer."""
+
+OLDEST_JAX_TRITON = (0, 3, 1)
+
+TRITON = {(0, 3): Range((3, 6), (3, 7)), (0, 4): Range((3, 7))}
+"""The versions of triton that each jax-triton takes, from that version of it on. jax-triton itself
+names no end; 0.3.1 was made for 3.6, and is tested on no other."""
+
+ANY_TRITON = Range((3, 6))
+"""Those that compile programs by themselves."""
+
+
+def triton_of(jax_triton: tuple[int, ...]) -> Range:
+    """The versions of triton that a version of jax-triton takes."""
+    return TRITON[max(since for since in TRITON if since <= jax_triton)]
 
 
 def check() -> None:
     """Raise on a jax that is too old."""
     if jax.__version_info__ < OLDEST:
         raise ImportError(
-            f"jscan needs jax {'.'.join(map(str, OLDEST))} or newer, and this is jax "
+            f"jscan needs jax {dotted(OLDEST)} or newer, and this is jax "
             f"{jax.__version__}: python -m pip install '{RANGE}'"
         )
 

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jscan import combine, meshes
+from jscan import called, meshes
 
 Level = list[tuple[int, int]]
 """Nodes (source, target) that run together. An idle lane is its own source and keeps its value."""
@@ -88,9 +88,9 @@ def _run_level(
     sources, targets = _as_combs([(s, t) for s, t in level if s != t])
     idle = sum(s == t for s, t in level)
     left, right = ([_take(x, combs, idle, axis) for x in leaves] for combs in (sources, targets))
-    results = combine.apply(caller, fn, left, right, treedef)
+    results = called.apply(caller, fn, left, right, treedef)
     avals = [jax.typeof(result) for result in results]
-    combine.check_results(caller, avals, left, [x.dtype for x in left])
+    called.check_results(caller, avals, left, [x.dtype for x in left])
     put = functools.partial(_put, combs=targets, idle=idle, axis=axis)
     return [meshes.automatically(put, x, y, like=[x]) for x, y in zip(leaves, results, strict=True)]
 

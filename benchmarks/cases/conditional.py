@@ -31,6 +31,9 @@ from jax.interpreters import mlir
 from jscan.combine import trace
 from jscan.kernels import internals, language, scanning
 from jscan.kernels.description import Scan
+from jscan.kernels.engines.source import writing
+from jscan.kernels.engines.source.function import Equation
+from jscan.kernels.engines.source.operands import Operand
 from jscan.kernels.language import Aval
 from jscan.kernels.launch import Cut
 from jscan.kernels.operator import FLAG, prepare, trace_scalars
@@ -176,7 +179,7 @@ def _moved(values: jax.Array, source: jax.Array, axis: int) -> jax.Array:
 gather_p = core.Primitive("conditional_gather")
 """Elements of a tile of 32- or 64-bit integers by their places along an axis: ``tt.gather``.
 
-jscan's own kernels move no elements so, and the engine has no form of it.
+jscan's own kernels move no elements so, and the engines have no form of it.
 """
 
 
@@ -193,7 +196,13 @@ def _gather_lowering(_: Any, x: Any, places: Any, *, axis: int) -> Any:
     return internals.tt.gather(x, places, axis)
 
 
+def _gather_text(at: Equation) -> list[Operand]:
+    x, places = at.operands
+    return at.named(f"tl.gather({x.typed}, {places.typed}, {at.params['axis']})")
+
+
 gather_p.def_abstract_eval(_gather_abstract_eval)
 mlir.register_lowering(gather_p, mlir.lower_fun(_gather_meaning, multiple_results=False))
 if hasattr(internals, "triton"):  # the first engine
     internals.triton.register_lowering(gather_p)(_gather_lowering)
+writing.RULES[gather_p.name] = _gather_text

@@ -30,7 +30,8 @@ class Call:
     @property
     def takes_64_bits(self) -> bool:
         """Whether JAX has to be told that there are dtypes of 64 bits."""
-        return any(dtype in ("float64", "int64", "complex128") for _, dtype in self.operands)
+        wide = "float64", "int64", "uint64", "complex128"
+        return any(dtype in wide for _, dtype in self.operands)
 
 
 @functools.cache

@@ -22,7 +22,7 @@ import pathlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -184,20 +184,33 @@ def forms(call: Call, engine: str) -> list[Any]:
     return list(dict.fromkeys(found))
 
 
+def here() -> list[str]:
+    """The engines whose kernels can be had as text: those of the second, on any jax."""
+    return [name for name in ENGINES if name != "pallas" or engines.why_missing(name) is None]
+
+
 def looks_of(name: str) -> list[Looks]:
-    """The kernels of the call of this name, in both forms."""
-    call = cases.calls()[name]
+    """The kernels of the call of this name, in the forms that are here."""
+    return looks_at(cases.calls()[name], here())
+
+
+def looks_at(call: Call, engines: Sequence[str]) -> list[Looks]:
+    """The kernels of a call, in the forms of these engines."""
     found = []
-    for engine in ENGINES:
+    for engine in engines:
         numbers: collections.Counter[str] = collections.Counter()
         for kernel in forms(call, engine):
-            found.append(_looks(name, engine, numbers[kernel.name], kernel))
+            found.append(_looks(call.name, engine, numbers[kernel.name], kernel))
             numbers[kernel.name] += 1
     return found
 
 
-def measured(names: Sequence[str], jobs: int) -> Iterator[list[Looks]]:
-    """`looks_of` of each call, by so many processes.
+Told = TypeVar("Told")
+Found = TypeVar("Found")
+
+
+def measured(calls: Sequence[Told], jobs: int, look: Callable[[Told], Found]) -> Iterator[Found]:
+    """`look` at each call, by so many processes.
 
     They see no GPU, so that kernels are cut as for an H200 on every machine.
     """
@@ -206,7 +219,7 @@ def measured(names: Sequence[str], jobs: int) -> Iterator[list[Looks]]:
     os.environ["JAX_PLATFORMS"] = "cpu"
     try:
         with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
-            yield from pool.map(looks_of, names)
+            yield from pool.map(look, calls)
     finally:
         if before is None:
             del os.environ["JAX_PLATFORMS"]

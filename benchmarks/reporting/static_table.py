@@ -32,6 +32,12 @@ def show(report: Sequence[Looks]) -> None:
     terminal.table("kernels", COLUMNS, rows)
 
 
+def badness(looks: Looks) -> tuple[float, ...]:
+    """An order of kernels: those that spill first, then those of narrow accesses."""
+    widths = [_mean_width(counts) for counts in (looks.loads, looks.stores) if counts]
+    return (-looks.spilled, min(widths, default=16.0), -looks.registers)
+
+
 def _title(looks: Looks) -> str:
     number = f" {looks.number + 1}" if looks.number else ""
     return f"{looks.call}: {looks.kernel.removeprefix('jscan_')}{number}"

@@ -15,7 +15,25 @@ Array = np.ndarray | jax.Array
 
 
 def as_array(caller: str, name: str, value: Any) -> jax.Array:
-    """``value`` as an array of numbers or booleans."""
+    """``value`` as an array of numbers or booleans.
+
+    An array of 64 bits may be left from where JAX held such; elsewhere no operation makes one.
+    """
+    array = _as_array_of_any_width(caller, name, value)
+    if array.dtype.itemsize >= 8 and not is_held(array.dtype):
+        raise TypeError(
+            f"{caller}: {name} has dtype {array.dtype}, which JAX computes in only where "
+            "jax_enable_x64 is set"
+        )
+    return array
+
+
+def is_held(dtype: Any) -> bool:
+    """Whether JAX computes in ``dtype`` now, which for 64 bits is a matter of configuration."""
+    return bool(jax.dtypes.canonicalize_dtype(dtype) == dtype)
+
+
+def _as_array_of_any_width(caller: str, name: str, value: Any) -> jax.Array:
     if not isinstance(value, jax.Array):
         value = _converted(caller, name, value, jnp.asarray)
     # Keys have a dtype of their own, as has the tangent of an integer, and neither is a number.
@@ -33,7 +51,7 @@ def as_numbers(caller: str, name: str, value: Any) -> Array:
     A Python integer that fits no dtype becomes an array of dtype object.
     """
     if not isinstance(value, (bool, int, float, complex, np.generic, np.ndarray)):
-        return as_array(caller, name, value)
+        return _as_array_of_any_width(caller, name, value)
     array: np.ndarray = _converted(caller, name, value, np.asarray)
     if not (isinstance(value, int) or _is_numeric(array.dtype)):
         raise TypeError(f"{caller}: {name} must be a number; got dtype {array.dtype}")
@@ -49,7 +67,7 @@ def as_marks(caller: str, name: str, value: Any) -> Array:
     marks = as_integers(caller, name, value, allow_bool=True)
     if marks.dtype == object:
         return (marks != 0).astype(bool)
-    if isinstance(marks, np.ndarray) and marks.dtype != jax.dtypes.canonicalize_dtype(marks.dtype):
+    if isinstance(marks, np.ndarray) and not is_held(marks.dtype):
         return marks != 0
     return marks
 
@@ -61,7 +79,7 @@ def as_integers(caller: str, name: str, value: Any, *, allow_bool: bool) -> Arra
     """
     array: Any
     if any(isinstance(x, jax.Array) for x in _items(value)) or hasattr(value, "__jax_array__"):
-        array = as_array(caller, name, value)
+        array = _as_array_of_any_width(caller, name, value)
     else:
         array = _converted(caller, name, value, np.asarray)
         if isinstance(value, (list, tuple)) and array.size == 0:
@@ -114,6 +132,10 @@ def _converted(caller: str, name: str, value: Any, convert: Callable[[Any], Any]
 
 def _items(value: Any) -> list[Any]:
     """The items of nested lists, or the value itself where it is not a list."""
+    if not isinstance(value, (list, tuple)):
+        return [value]
+    if all(type(item) is int for item in value):
+        return [*value]
     return jax.tree.leaves(value, is_leaf=lambda item: not isinstance(item, (list, tuple)))
 
 

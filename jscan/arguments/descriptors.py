@@ -12,7 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jscan.arguments.arrays import Array, as_integers
+from jscan.arguments.arrays import Array, as_integers, is_held
+from jscan.arguments.scalars import as_count
 
 LIMIT = 2**31 - 1
 """An axis that segments divide is shorter than this: its length, and one more, fit int32."""
@@ -56,6 +57,38 @@ def known_heads(array: Array, *, runs: bool) -> np.ndarray:
     found = np.ones(values.shape, bool)
     found[..., 1:] = values[..., 1:] != (values[..., :-1] if runs else 0)
     return found
+
+
+def heads_of_bounds(bounds: np.ndarray) -> np.ndarray:
+    """Which elements begin a segment, from the known bounds of one row."""
+    found = np.zeros(bounds[-1], bool)
+    starts = bounds[:-1]
+    found[starts[starts < bounds[-1]]] = True
+    return found
+
+
+def first_bounds(bounds: np.ndarray, heads: np.ndarray | None, size: int) -> np.ndarray:
+    """The first known bounds of a row, int32; those behind the last are equal to it.
+
+    They are found from the ``heads``, where there are any.
+    """
+    if heads is not None:
+        bounds = np.append(np.flatnonzero(heads), heads.size).astype(np.int32)
+    return np.pad(bounds[:size], (0, max(size - bounds.size, 0)), mode="edge")
+
+
+def numbers_of_bounds(bounds: np.ndarray) -> np.ndarray:
+    """The number of each element's segment, from the known bounds of one row; int32."""
+    return np.repeat(np.arange(bounds.size - 1, dtype=np.int32), np.diff(bounds))
+
+
+def padded(bounds: np.ndarray) -> np.ndarray:
+    """Known bounds and empty segments behind them, up to a power of two.
+
+    Programs that read bounds are compiled for how many there are.
+    """
+    size = 1 << (bounds.size - 1).bit_length()
+    return np.pad(bounds, (0, size - bounds.size), mode="edge")
 
 
 def same_places(heads: np.ndarray, bounds: np.ndarray, total: int) -> bool:
@@ -130,7 +163,7 @@ def narrow_numbers(numbers: Array, num_segments: int) -> Array:
 
     A number that is out of range stays out of range, on its side of it.
     """
-    held = numbers.dtype != object and jax.dtypes.canonicalize_dtype(numbers.dtype) == numbers.dtype
+    held = numbers.dtype != object and is_held(numbers.dtype)
     if held or not _is_wide(numbers):
         return numbers
     below_limit = np.minimum(np.asarray(numbers), num_segments)
@@ -138,9 +171,36 @@ def narrow_numbers(numbers: Array, num_segments: int) -> Array:
     return np.where(is_negative, 0, below_limit).astype(np.int32) - is_negative
 
 
-def highest(numbers: Array) -> int:
-    """The highest of known numbers, of which there is at least one."""
-    return _range(_comparable(numbers))[1]
+def count_segments(caller: str, num_segments: Any, ids: Array) -> int:
+    """The number of segments, by default what known ids need."""
+    count = as_count(caller, "num_segments", num_segments)
+    if count is not None:
+        return count
+    if not is_known(ids):
+        raise ValueError(f"{caller}: num_segments is required where segment_ids is traced")
+    count = max(_range(_comparable(ids))[1], -1) + 1 if ids.size else 0
+    if count >= LIMIT:
+        raise ValueError(
+            f"{caller}: num_segments must be below 2**31 - 1; left out, it is max(segment_ids) + 1,"
+            f" which is {count}"
+        )
+    return count
+
+
+def sorted_numbers(
+    ids: Array, num_segments: int
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Known ids as numbers of segments, their order, and the numbers in this order.
+
+    An id out of range becomes ``num_segments``. Ids that ascend have no order of their own.
+    """
+    values = _comparable(ids)
+    inside = (values >= 0) & (values < num_segments)
+    numbers = _read_only(np.where(inside, values, num_segments).astype(np.int32))
+    if (values[1:] >= values[:-1]).all():
+        return numbers, None, None
+    order = np.argsort(numbers, kind="stable").astype(np.int32)
+    return numbers, _read_only(order), _read_only(numbers[order])
 
 
 def _is_wide(array: Array) -> bool:

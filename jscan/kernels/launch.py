@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from jscan import extent
-from jscan.combine import Leaf
+from jscan.called import Leaf
 from jscan.kernels import engines, tuning
 from jscan.kernels.complex import read_dtypes
 from jscan.kernels.language import Body, Ref

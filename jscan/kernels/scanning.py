@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jscan import extent
-from jscan.combine import Combine, Leaf
+from jscan.called import Leaf
+from jscan.combine import Combine
 from jscan.kernels import (
     block,
     chained,

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan.combine import Leaf
+from jscan.called import Leaf
 from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component
 from jscan.derivatives.jacobian import Source

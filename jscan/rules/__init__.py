@@ -1,5 +1,6 @@
 """The rules of the primitives, a file each; to import them is to register them."""
 
+from jscan.rules import collect as collect
 from jscan.rules import locate as locate
 from jscan.rules import rank as rank
 from jscan.rules import reduce as reduce

@@ -190,6 +190,8 @@ def _in_parts(
         if layout is not None:
             return partition.lower_by_layout(primitive, divided, layout, ctx, *operands, **params)
         check(ctx, is_cuda=is_cuda or params["interpret"], **params)
+        if is_cuda:
+            engines.leave_to_xla(partition.sharing(ctx))
         return partition.lower(primitive, uneven, divided, ctx, *operands, **params)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -154,12 +155,27 @@ def _extremum_jvp(
         if name == "add":
             slopes.append(total(given).astype(y.dtype))
             continue
-        chosen = x.astype(y.dtype) == primitives.spread(y, numbers, axis=axis)
-        chosen = jnp.broadcast_to(chosen, full)
-        sums = total(jnp.where(chosen, given, jnp.zeros_like(given)))
-        count = total(jnp.where(chosen, jnp.ones_like(given), jnp.zeros_like(given)))
-        slopes.append((sums / jnp.maximum(count, jnp.ones_like(count))).astype(y.dtype))
+        spread = functools.partial(primitives.spread, numbers=numbers, axis=axis)
+        slopes.append(mean_of_chosen(x, given, y, spread, total))
     return results, slopes
+
+
+def mean_of_chosen(
+    x: jax.Array,
+    tangent: jax.Array,
+    extremum: jax.Array,
+    spread: Callable[[jax.Array], jax.Array],
+    total: Callable[[jax.Array], jax.Array],
+) -> jax.Array:
+    """The tangent of an extremum: the mean of the tangents of the elements that are equal to it.
+
+    ``spread`` gives each element the value of its segment, and ``total`` adds up those of a segment
+    in the dtype in which they are combined.
+    """
+    chosen = jnp.broadcast_to(x.astype(extremum.dtype) == spread(extremum), tangent.shape)
+    sums = total(jnp.where(chosen, tangent, jnp.zeros_like(tangent)))
+    count = total(jnp.where(chosen, jnp.ones_like(tangent), jnp.zeros_like(tangent)))
+    return (sums / jnp.maximum(count, jnp.ones_like(count))).astype(extremum.dtype)
 
 
 def reduce_transpose(
@@ -220,7 +236,11 @@ def _spread(
     axis: int,
     kind: str,
 ) -> jax.Array:
-    """The cotangent of each element's segment, summed where the operand was shared."""
+    """The cotangent of each element's segment, summed where the operand was shared.
+
+    That of an exact sum is as wide as it is combined, and the operand's cotangent is not.
+    """
+    cotangent = cotangent.astype(like.dtype)
     if descriptor is None:
         full = (*cotangent.shape[:axis], like.shape[axis], *cotangent.shape[axis + 1 :])
         return summed_to(jnp.broadcast_to(cotangent, full), like)

@@ -6,6 +6,7 @@ A change here is a change of what people call: CHANGELOG.md says so, too.
 from __future__ import annotations
 
 SIGNATURES = {
+    "jscan.SegmentPlan": "class",
     "jscan.Segments": "class",
     "jscan.associative_scan": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', reverse: 'bool' = False, "
@@ -100,7 +101,7 @@ SIGNATURES = {
         "(x: 'Any', mask: 'Any', segments: 'Any', axis: 'int' = 0) -> 'tuple[Any, Segments]'"
     ),
     "jscan.triton_source": (
-        "(fn: 'Callable[..., Any]', *args: 'Any', ptx: 'bool' = False) -> 'str'"
+        "(fn: 'Callable[..., Any]', /, *args: 'Any', ptx: 'bool' = False, **kwargs: 'Any') -> 'str'"
     ),
     "jscan.networks.brent_kung": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
@@ -168,6 +169,13 @@ SIGNATURES = {
     "jscan.Segments.tree_flatten": ("(self) -> 'tuple[tuple[Any, ...], tuple[str, int | None]]'"),
     "jscan.Segments.tree_unflatten": (
         "classmethod(cls, aux: 'tuple[str, int | None]', children: 'tuple[Any, ...]') -> 'Segments'"
+    ),
+    "jscan.SegmentPlan.gather": "(self, values: 'Any') -> 'jax.Array'",
+    "jscan.SegmentPlan.ids": "property(self) -> 'jax.Array'",
+    "jscan.SegmentPlan.num_segments": "property(self) -> 'int'",
+    "jscan.SegmentPlan.tree_flatten": "(self) -> 'tuple[Parts, int]'",
+    "jscan.SegmentPlan.tree_unflatten": (
+        "classmethod(cls, num_segments: 'int', parts: 'Any') -> 'SegmentPlan'"
     ),
     "jscan.operators.Affine.identities": ("(self, dtypes: 'Sequence[Any]') -> 'tuple[Any, ...]'"),
     "jscan.operators.Affine.identity": "(self, dtype: 'Any') -> 'tuple[Any, Any]'",

@@ -6,10 +6,12 @@ import concurrent.futures
 import importlib
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +19,12 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import engines, primitives
+from jscan import capabilities, engines, primitives
 from jscan.kernels import engines as seam
-from tests.kernels.test_lowering import array, calls, cuda_program, h200
+from tests.kernels.test_lowering import array, calls, cuda_program, gpu_of, h200
 
-BLOCK = "import sys; sys.modules['jax._src.pallas.triton'] = None\n"
-"""Makes the first engine's part of jax one that is not there."""
+WITHOUT_PALLAS = {"PYTHONPATH": str(Path(__file__).parents[1] / "without_pallas")}
+"""The environment of a process in which the first engine's part of jax is not there."""
 
 
 def run(program, **environment):
@@ -164,7 +166,12 @@ def test_the_first_that_is_there_runs(installed):
         (
             OTHERS,
             {"jax_triton": (0, 3, 1), "triton": (3, 5, 1)},
-            r"triton 3\.5\.1 is too old for jax-triton 0\.3\.1: .*'triton>=3\.6'",
+            r"triton 3\.5\.1 is too old for jax-triton 0\.3\.1: .*'triton>=3\.6,<3\.7'",
+        ),
+        (
+            OTHERS,
+            {"jax_triton": (0, 3, 1), "triton": (3, 9, 0)},
+            r"triton 3\.9\.0 is too new for jax-triton 0\.3\.1: .*'triton>=3\.6,<3\.7'",
         ),
         (OTHERS[:2], {"jax_triton": (0, 3, 1), "triton": (3, 6)}, r"no plugin .*'jscan\[cuda\]'"),
     ],
@@ -173,8 +180,18 @@ def test_what_is_missing_is_named_with_what_to_install(installed, modules, versi
     installed([PALLAS, *modules], **versions)
     with pytest.raises(ImportError, match=f"engine: .*{said}"):
         jscan.engine("jax-triton")
-    with engines.named("jax-triton"), pytest.raises(ImportError, match=f"jscan: .*{said}"):
-        cuda_program(jscan.cumsum, array(70_011))
+    with engines.named("jax-triton"):
+        assert jscan.engine().name is None
+        explained = rf"jax-triton is named, so that kernels raise ImportError: .*{said}"
+        assert re.match(explained, jscan.engine().reason)
+        with pytest.raises(ImportError, match=f"jscan: .*{said}"):
+            cuda_program(jscan.cumsum, array(70_011))
+
+
+def test_newer_versions_than_there_are_run(installed):
+    installed(OTHERS, jax_triton=(0, 5), triton=(3, 11))
+    with jscan.engine("jax-triton"):
+        assert jscan.engine().name == "jax-triton"
 
 
 def test_pallas_that_is_not_there_is_named_with_what_to_install(installed):
@@ -186,7 +203,11 @@ def test_pallas_that_is_not_there_is_named_with_what_to_install(installed):
 def test_without_any_all_runs_in_plain_jax_and_says_so_once(installed):
     installed([])
     assert jscan.engine().name is None
-    with pytest.warns(RuntimeWarning, match=r"plain JAX .* pip install 'jscan\[cuda\]'"):
+    assert str(jscan.engine()).startswith("no engine: plain JAX runs, since jax ")
+    with pytest.warns(
+        RuntimeWarning,
+        match=r"without its kernels .* plain JAX runs, since .* pip install 'jscan\[cuda\]'",
+    ):
         program = cuda_program(jscan.cumsum, array(70_012))
     assert calls(program) == 0
     with warnings.catch_warnings():
@@ -234,14 +255,14 @@ def test_a_jax_without_pallas_for_triton_runs_the_suite():
         "not gpu and not thorough and not sweep",
     ]
     arguments += ["-k", chosen, *SAMPLE]
-    said = run(f"{BLOCK}import pytest; sys.exit(pytest.main({arguments!r}))")
+    said = run(f"import sys, pytest; sys.exit(pytest.main({arguments!r}))", **WITHOUT_PALLAS)
     assert " passed" in said, said
     assert " failed" not in said, said
 
 
 def test_a_jax_without_pallas_for_triton_is_imported_without_a_word():
-    program = f"{BLOCK}import jscan; print(jscan.cumsum([1, 2]), jscan.engine().name)"
-    said = run(program, PYTHONWARNINGS="error").strip()
+    program = "import jscan; print(jscan.cumsum([1, 2]), jscan.engine().name)"
+    said = run(program, PYTHONWARNINGS="error", **WITHOUT_PALLAS).strip()
     assert said in ("[1 3] jax-triton", "[1 3] None")
 
 
@@ -302,12 +323,30 @@ def test_threads_lower_at_once(jax_triton):
 
 
 @pytest.mark.usefixtures("jax_triton")
+def test_a_program_is_compiled_for_its_devices(monkeypatch):
+    asked = []
+
+    def of_program(devices):
+        asked.append([*devices])
+        return 90
+
+    monkeypatch.setattr(capabilities, "of_program", of_program)
+    own = jax.devices()[2:4]
+    mesh = jax.sharding.Mesh(own, "x")
+    scan = jax.shard_map(jscan.cumsum, mesh=mesh, in_specs=jax.P("x"), out_specs=jax.P("x"))
+    parts = jax.device_put(jnp.ones(70_052), jax.NamedSharding(mesh, jax.P("x")))
+    jax.jit(scan).trace(parts).lower(lowering_platforms=("cuda",))
+    assert asked == [own]
+    # jax tells of no devices where it takes a program for one of all devices of a kind.
+    jax.jit(jscan.cumsum).trace(array(70_053)).lower(lowering_platforms=("cuda",))
+    assert asked == [own, []]
+
+
+@pytest.mark.usefixtures("jax_triton")
 def test_a_program_for_an_unknown_device_says_so():
-    device = jax.sharding.AbstractDevice("NVIDIA Abacus", num_cores=None, platform="gpu")
-    mesh = jax.sharding.AbstractMesh((1,), ("device",), abstract_device=device)
     with (
-        jax.sharding.use_abstract_mesh(mesh),
-        pytest.raises(RuntimeError, match="no compute capability is known of a NVIDIA Abacus"),
+        gpu_of("NVIDIA Abacus"),
+        pytest.raises(RuntimeError, match="no compute capability is known of a 'NVIDIA Abacus'"),
     ):
         jax.jit(jscan.cumsum).trace(array(70_040)).lower(lowering_platforms=("cuda",))
 

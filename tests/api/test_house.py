@@ -15,20 +15,22 @@ ROOT = Path(__file__).parents[2]
 FLOORS = (
     "jscan",
     "scans recurrences reductions vectors networks by_ids",
+    "orders",
     "dispatch programs",
     "division identities wires",
     "rules",
     "derivatives.scan_jvp",
     "plain",
-    "segments traced_bounds",
+    "plans segments counted traced_bounds",
     "primitives",
     "kernels",
     "derivatives",
     "combine starts",
     "heads",
+    "called",
     "arguments jaxprs meshes operators",
-    "eager extent engines",
-    "versions",
+    "eager extent engines remembered",
+    "capabilities versions",
 )
 """Modules and packages from the roof to the ground. One imports from its own floor and below."""
 

@@ -19,6 +19,7 @@ MODULES: dict[str, ModuleType] = {
     "jscan.operators": operators,
 }
 CLASSES: dict[str, type[Any]] = {
+    "jscan.SegmentPlan": jscan.SegmentPlan,
     "jscan.Segments": jscan.Segments,
     "jscan.operators.Affine": operators.Affine,
     "jscan.operators.Operator": operators.Operator,
@@ -44,7 +45,7 @@ def described(holder: Any, name: str) -> str:
         return f"{type(value).__name__}{inspect.signature(value.__func__)}"
     if isinstance(value, ModuleType):
         return "module"
-    if isinstance(value, type):  # Segments are built by their class methods
+    if isinstance(value, type):
         return f"class{inspect.signature(value)}" if dataclasses.is_dataclass(value) else "class"
     if isinstance(value, operators.Operator):
         return f"{type(value).__name__} {value.name!r}{inspect.signature(value)}"

@@ -69,6 +69,19 @@ def test_gradient_of_a_leaf_that_a_batch_shares():
     assert (value, slope) == (3 * shared.sum(), 12)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_the_gradient_of_a_narrow_extremum_is_as_narrow(dtype):
+    """Its sums are exact, and were handed on as wide as they are made."""
+
+    def largest(x):
+        return jscan.segment_max(x, jnp.array([0, 0, 0, 1]), 2, indices_are_sorted=True)
+
+    result, back = jax.vjp(largest, jnp.array([3, 1, 3, 2], dtype))
+    (slopes,) = back(jnp.full_like(result, 3))
+    assert slopes.dtype == dtype
+    np.testing.assert_array_equal(slopes.astype(jnp.float32), [1.5, 0, 1.5, 3])
+
+
 @pytest.mark.parametrize("value", [0.3, 1e-3])
 def test_ids_that_are_not_sorted_as_promised_give_totals_of_some_elements(value):
     """The bits of two totals were once added."""

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import pytest
 
 import jscan
-from jscan import engines, versions
+from jscan import versions
 from jscan.kernels import launch
 from tests.kernels.test_lowering import array, cuda_program
 
@@ -58,13 +58,13 @@ def test_the_readmes_table_is_what_the_extra_brings():
     assert [cell.strip() for cell in new] == [
         *("3.12 and newer", "0.11.2 and 0.12.0.1", "0.4", "3.7 and newer"),
     ]
+    ranges = {since: str(known) for since, known in versions.TRITON.items()}
+    assert ranges == {(0, 3): ">=3.6,<3.7", (0, 4): ">=3.7"}
     brought = PROJECT["optional-dependencies"]["cuda"]
     assert "jax-triton>=0.3.1,<0.4; python_version < '3.12'" in brought
-    assert "triton>=3.6,<3.7; python_version < '3.12'" in brought
+    assert f"triton{ranges[0, 3]}; python_version < '3.12'" in brought
     assert "jax-triton>=0.4; python_version >= '3.12'" in brought
-    # What jax-triton 0.4 itself asks for.
-    assert engines.OLDEST_TRITON == {(0, 3): (3, 6), (0, 4): (3, 7)}
-    assert engines.OLDEST_JAX_TRITON == (0, 3, 1)
+    assert versions.OLDEST_JAX_TRITON == (0, 3, 1)
     assert versions.OLDEST == (0, 10, 2)
     assert versions.NEWEST == (0, 12)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -11,49 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import jscan
-from jscan import Segments, networks, operators
+from jscan import SegmentPlan, Segments, networks, operators
 from tests.errors import wrong_values as wrong
+from tests.errors.function import Function, Misuse
 from tests.errors.wrong_values import FLAGS, Wrong, X, values
 
 KNOWN = Segments.from_lengths(np.array([2, 0, 4]))
 BOTH = (X, X[:, 0])  # leaves of unequal shape, which are combined as whole arrays
-
-
-@dataclasses.dataclass(frozen=True)
-class Misuse:
-    """A call of which several arguments are unusual, and the one that is named."""
-
-    label: str
-    argument: str
-    error: type[Exception]
-    arguments: dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Function:
-    """A public function.
-
-    Attributes:
-      name: what it is called, behind ``jscan.``.
-      call: the function.
-      valid: arguments with which it works.
-      wrong: the wrong values of each of its parameters.
-      misuses: wrong calls that take more than one argument.
-    """
-
-    name: str
-    call: Callable[..., Any]
-    valid: dict[str, Any]
-    wrong: dict[str, list[Wrong]]
-    misuses: tuple[Misuse, ...] = ()
-
-    @property
-    def traced(self) -> set[str]:
-        """Which valid arguments may be traced, and leave the others as wrong as they are."""
-        return {name for name, value in self.valid.items() if isinstance(value, np.ndarray)} - {
-            "lengths",
-            "offsets",
-        }
 
 
 def plus(a: Any, b: Any) -> Any:
@@ -127,6 +90,10 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
     )
 
 
+PLANNED: dict[str, Any] = {"segment_ids": SegmentPlan(FLAGS, 3), "indices_are_sorted": False}
+"""Arguments of a segment reduction by a plan."""
+
+
 def _segment_reduction(call: Callable[..., Any], elements: list[Wrong]) -> Function:
     return Function(
         call.__name__,
@@ -159,6 +126,16 @@ def _segment_reduction(call: Callable[..., Any], elements: list[Wrong]) -> Funct
                 "indices_are_sorted",
                 ValueError,
                 {"indices_are_sorted": False, "method": "lookback"},
+            ),
+            *(
+                Misuse(label, argument, ValueError, {**PLANNED, argument: value})
+                for label, argument, value in (
+                    ("another number than the plan's", "num_segments", 4),
+                    ("a promise beside a plan", "indices_are_sorted", True),
+                    ("a promise beside a plan", "unique_indices", True),
+                    ("dropped ids are in no segment", "mode", "clip"),
+                    ("a plan of other elements", "segment_ids", SegmentPlan(FLAGS[1:], 3)),
+                )
             ),
         ),
     )
@@ -361,6 +338,18 @@ VECTORS = (
     ),
 )
 PARTS = (
+    Function(
+        "SegmentPlan",
+        SegmentPlan,
+        {"segment_ids": FLAGS, "num_segments": 3},
+        {"segment_ids": wrong.BOUNDS, "num_segments": wrong.OPTIONAL_COUNT},
+    ),
+    Function(
+        "SegmentPlan.gather",
+        SegmentPlan(FLAGS, 6).gather,
+        {"values": X},
+        {"values": [*wrong.NUMBERS, *wrong.FIVE_ROWS, *wrong.SCALAR]},
+    ),
     _part("from_flags", {"flags": FLAGS}, {"flags": wrong.HEADS}),
     _part("from_ids", {"ids": FLAGS}, {"ids": wrong.HEADS}),
     _part(

@@ -20,7 +20,8 @@ import pytest
 
 import jscan
 from jscan import networks
-from tests.errors.public_functions import FUNCTIONS, Function
+from tests.errors.function import Function
+from tests.errors.public_functions import FUNCTIONS
 from tests.errors.wrong_values import Errors
 
 PACKAGE = pathlib.Path(inspect.getfile(jscan)).parent
@@ -134,6 +135,7 @@ def test_every_public_function_is_tested():
     functions = {name for name, value in public(jscan).items() if not inspect.isclass(value)}
     functions |= {f"networks.{name}" for name in public(networks)}
     functions |= {f"Segments.{name}" for name in public(jscan.Segments)}
+    functions |= {"SegmentPlan", *(f"SegmentPlan.{name}" for name in public(jscan.SegmentPlan))}
     of_engines = {"engine", "triton_source"}  # tests/api/test_engines.py and test_programs.py
     assert functions - of_engines == {function.name for function in FUNCTIONS}
 

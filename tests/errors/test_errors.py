@@ -14,6 +14,16 @@ from tests.cases import CUMULATIVES
 X = np.arange(12.0).reshape(3, 4)
 SCAN = jscan.associative_scan
 
+WIDE_CALLS = {
+    "cumsum": (jscan.cumsum, "x"),
+    "associative_scan": (lambda x: SCAN(operators.add, x), "elems"),
+    "a lambda": (lambda x: SCAN(lambda a, b: a + b, x), "elems"),
+    "reduce": (lambda x: jscan.reduce(operators.mul, x), "elems"),
+    "linear_recurrence": (lambda x: jscan.linear_recurrence(x, x), "a"),
+    "segment_sum": (lambda x: jscan.segment_sum(x, np.zeros(x.size, int), 1, True), "data"),
+}
+"""Calls with an array, and the name of that argument."""
+
 WRONG_CALLS = {
     # axis
     "axis too large": (ValueError, r"axis.*2.*\(3, 4\)", lambda: jscan.cumsum(X, axis=2)),
@@ -293,3 +303,24 @@ def test_a_wrong_call_leaves_no_trace(arguments):
     with pytest.raises(ValueError, match="segments"):
         jscan.cumsum(X, **arguments)
     np.testing.assert_array_equal(jscan.cumsum(X), np.cumsum(X, 0))
+
+
+@pytest.mark.parametrize("wide_first", [False, True], ids=["narrow first", "wide first"])
+@pytest.mark.parametrize("name", WIDE_CALLS)
+def test_arrays_of_64_bits_are_named_where_jax_has_none(name, wide_first):
+    """What was compiled where JAX had 64 bits says nothing of where it has not."""
+    call, argument = WIDE_CALLS[name]
+    with jax.enable_x64(True):
+        # A length for each order, for which no program is kept.
+        x = jnp.arange(61.0 + wide_first)
+
+    def narrow():
+        with jax.enable_x64(False), pytest.raises(TypeError, match=f"{argument} has dtype float64"):
+            call(x)
+
+    def wide():
+        with jax.enable_x64(True):
+            assert {leaf.dtype for leaf in jax.tree.leaves(call(x))} == {np.dtype(np.float64)}
+
+    for step in (wide, narrow, wide) if wide_first else (narrow, wide, narrow):
+        step()

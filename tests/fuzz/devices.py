@@ -59,7 +59,7 @@ def _told(form: Form, lying: Lying) -> Form:
         segments = "none"
     elif segments in (*COUNTED, "rows", "ids", "rows of ids"):
         segments = "flags"
-    elif segments == "unsorted":
+    elif segments in ("unsorted", "planned"):
         segments = "sorted"
     return dataclasses.replace(
         form,

@@ -184,8 +184,9 @@ def form_of(suite: str, place: str, number: int) -> Form:
         function = draw.choice(("reduce", "reduce", "segment"))
         if function == "segment":
             subject = fuzz_operators.BY_NAME[draw.choice(("add", "mul", "max", "min"))]
-            segments = draw.choice(("sorted", "neighbours", "unsorted"))
-            segments = "sorted" if interpreted else segments
+            segments = draw.choice(("sorted", "neighbours", "unsorted", "planned"))
+            if interpreted and segments != "planned":
+                segments = "sorted"
     if gpu and not subject.trailing and segments != "unsorted":
         method = draw.choice((*METHODS, "auto", "auto", "auto"))
     elif method == "auto" and draw.random() < 0.2:

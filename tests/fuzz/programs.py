@@ -81,9 +81,11 @@ def call(form: Form, leaves: Sequence[Any], array: Any, **across: Any) -> list[A
     segments = None if array is None else segments_of(form, array)
     if function == "segment":
         reduction = getattr(jscan, SEGMENT_FUNCTIONS[form.subject])
-        by_order = {"indices_are_sorted": form.segments != "unsorted", "method": form.method}
-        by_order |= across
-        return [reduction(leaves[0], array, form.wanted, **by_order)]
+        how = {"method": form.method, **across}
+        if form.segments == "planned":
+            return [reduction(leaves[0], jscan.SegmentPlan(array, form.wanted), **how)]
+        is_sorted = form.segments != "unsorted"
+        return [reduction(leaves[0], array, form.wanted, indices_are_sorted=is_sorted, **how)]
     scan: dict[str, Any] = {"reverse": form.reverse, "exclusive": form.exclusive}
     options: dict[str, Any] = {"segments": segments, "method": form.method, **across}
     if function == "cumulative":

@@ -11,7 +11,7 @@ from jscan import Segments
 from tests.fuzz.examples import Data, Form, heads
 
 COUNTED = ("lengths", "offsets")
-IDS = ("sorted", "neighbours", "unsorted")
+IDS = ("sorted", "neighbours", "unsorted", "planned")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,7 +32,12 @@ TRITON = target()
 
 def h200():
     """A context in which kernels are compiled for an H200 that need not be there."""
-    device = AbstractDevice(device_kind="NVIDIA H200", num_cores=None, platform="gpu")
+    return gpu_of("NVIDIA H200")
+
+
+def gpu_of(kind):
+    """The same for any kind of GPU."""
+    device = AbstractDevice(device_kind=kind, num_cores=None, platform="gpu")
     mesh = AbstractMesh((1,), ("device",), abstract_device=device)
     return jax.sharding.use_abstract_mesh(mesh)
 

@@ -52,6 +52,28 @@ def test_sorted_segment_reductions_are_one_kernel_and_no_scatter(name, trailing)
     assert "stablehlo.transpose" not in program
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_reductions_by_a_plan_are_one_kernel_and_no_scatter(name):
+    x = jax.ShapeDtypeStruct((N, 64), jnp.float32)
+    plan = jax.eval_shape(lambda ids: jscan.SegmentPlan(ids, 1000), array(N, "int32"))
+    program = cuda_program(getattr(jscan, name), x, plan)
+    assert calls(program) == 1
+    for absent in ("scatter", "sort", "transpose"):
+        assert f"stablehlo.{absent}" not in program
+
+
+def test_derivatives_by_a_plan_do_not_scatter():
+    x = jax.ShapeDtypeStruct((N, 64), jnp.float32)
+    plan = jax.eval_shape(lambda ids: jscan.SegmentPlan(ids, 1000), array(N, "int32"))
+
+    def loss(x, plan):
+        return jnp.sum(plan.gather(jscan.segment_sum(x, plan) ** 2) ** 2)
+
+    program = cuda_program(jax.grad(loss), x, plan)
+    assert calls(program) == 2
+    assert "stablehlo.scatter" not in program
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "uint32", "int64"])
 def test_no_flags_are_made_of_sorted_ids(dtype):
     program = cuda_program(sorted_sum, array(N), array(N, dtype))

@@ -92,7 +92,10 @@ def test_a_kernel_reads_like_one(writer):
         "    tl.store(out0 + tl.arange(0, 1024), t3, mask=tl.arange(0, 1024) < 1000)\n"
     )
     assert program.name == "jscan_block"
-    assert program.parameters == (("in0", "float32"), ("out0", "float32"))
+    assert [(p.name, p.dtype, p.shape) for p in program.parameters] == [
+        ("in0", "float32", (1000,)),
+        ("out0", "float32", (1000,)),
+    ]
     assert program.programs == 1
 
 

@@ -43,6 +43,7 @@ OTHERS = {
     "segment_sum": lambda r: jscan.segment_sum(r, SORTED, 5, True),
     "segment_max": lambda r: jscan.segment_max(r, SORTED, 5, True),
     "segment_sum-unsorted": lambda r: jscan.segment_sum(r, UNSORTED, 5),
+    "segment_sum-planned": lambda r: jscan.segment_sum(r, jscan.SegmentPlan(UNSORTED, 5)),
     "segment_prod-unsorted": lambda r: jscan.segment_prod(r, UNSORTED, 5),
     "reduce": lambda r: jscan.reduce(operators.logaddexp, r),
     "reduce-segments": lambda r: jscan.reduce(operators.mul, r, segments=HEADS, num_segments=5),

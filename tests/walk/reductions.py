@@ -90,15 +90,30 @@ def reduced(form: str, operation: Operation, *, axis: int = 1, cut: Cut | None =
     )
 
 
-def by_ids(name: str, operation: Operation, *, indices_are_sorted: bool, form: str = "") -> Row:
-    """A row for segment_sum and its like, of data (n, rows); two elements are dropped."""
+def ids_of(rng: np.random.Generator) -> Any:
+    """Ids in any order, of which two are dropped."""
+    drawn = np.concatenate([[-1, COUNT], rng.integers(0, COUNT, LENGTH - 2)])
+    return rng.permutation(drawn).astype(np.int32)
+
+
+def by_ids(
+    name: str,
+    operation: Operation,
+    *,
+    indices_are_sorted: bool = False,
+    planned: bool = False,
+    form: str = "",
+) -> Row:
+    """A row for segment_sum and its like, of data (n, rows)."""
 
     def draw(rng: np.random.Generator) -> list[Any]:
-        drawn = np.concatenate([[-1, COUNT], rng.integers(0, COUNT, LENGTH - 2)])
-        ids = np.sort(drawn) if indices_are_sorted else rng.permutation(drawn)
-        return [operation.leaves[0](rng, (LENGTH, ROWS)), ids.astype(np.int32)]
+        ids = ids_of(rng)
+        ids = np.sort(ids) if indices_are_sorted else ids
+        return [operation.leaves[0](rng, (LENGTH, ROWS)), ids]
 
     def function(data: Any, ids: Any, **given: Any) -> Any:
+        if planned:
+            return getattr(jscan, name)(data, jscan.SegmentPlan(ids, COUNT), **given)
         return getattr(jscan, name)(data, ids, COUNT, indices_are_sorted, **given)
 
     def expected(data: Any, ids: Any) -> Any:
@@ -115,8 +130,8 @@ def by_ids(name: str, operation: Operation, *, indices_are_sorted: bool, form: s
 
     order = "of sorted ids" if indices_are_sorted else "of ids in any order"
     return Row(
-        " ".join(filter(None, (name, order, form))),
-        (name,),
+        " ".join(filter(None, (name, "by a plan" if planned else order, form))),
+        (name, "SegmentPlan") if planned else (name,),
         function,
         draw,
         ("nr", "n"),
@@ -126,6 +141,28 @@ def by_ids(name: str, operation: Operation, *, indices_are_sorted: bool, form: s
         linear=operation.linear,
         numbers=numbers,
         across=indices_are_sorted,
+    )
+
+
+def gathered() -> Row:
+    """A row for the value of its segment of each element."""
+
+    def places(ids: Any) -> Any:
+        return jnp.where((ids < 0) | (ids >= COUNT), COUNT, ids)
+
+    def loop(values: Any, ids: Any) -> Any:
+        return jnp.concatenate([values, jnp.zeros_like(values[:1])])[places(ids)]
+
+    return Row(
+        "SegmentPlan.gather",
+        ("SegmentPlan",),
+        lambda values, ids: jscan.SegmentPlan(ids, COUNT).gather(values),
+        lambda rng: [rng.normal(size=(COUNT, ROWS)), ids_of(rng)],
+        ("sr", "n"),
+        ("nr",),
+        lambda values, ids: np.asarray(loop(values, ids)),
+        loop,
+        linear=((0,),),
     )
 
 
@@ -142,14 +179,15 @@ REDUCTIONS = (
     reduced("of moments by offsets", operations.WELFORD, cut=cuts.OFFSETS),
     reduced("of a function that keeps the last by flags", operations.LAST, cut=cuts.FLAGS),
     *(
-        by_ids(name, operation, indices_are_sorted=indices_are_sorted)
+        by_ids(name, operation, indices_are_sorted=form == "sorted", planned=form == "planned")
         for name, operation in (
             ("segment_sum", operations.SUM),
             ("segment_prod", operations.PRODUCT),
             ("segment_max", operations.MAXIMUM),
             ("segment_min", operations.MINIMUM),
         )
-        for indices_are_sorted in (True, False)
+        for form in ("sorted", "any", "planned")
     ),
+    gathered(),
     by_ids("segment_sum", INTEGERS, indices_are_sorted=True, form="and integers"),
 )

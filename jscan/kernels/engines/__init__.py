@@ -48,7 +48,8 @@ class Engine(Hashable, Protocol):
         """Runs ``body`` in so many ``programs`` of so many ``warps``; returns the ``results``.
 
         The body takes references to the operands, then to the results. The last results start as
-        the arrays ``starts`` and may be written into these; the others start undefined.
+        the arrays ``starts`` and may be written into these; the others start undefined. An array of
+        two dimensions is the words of tile state, which start as zeros; all others are flat.
         ``interpret`` asks for a run without a GPU, one program after another.
         """
 

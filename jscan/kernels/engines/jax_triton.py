@@ -20,7 +20,7 @@ import numpy as np
 from jax.extend import core
 from jax.interpreters import mlir
 
-from jscan import engines
+from jscan import capabilities, engines
 from jscan.kernels.engines import grid, source
 from jscan.kernels.engines.source import compiling
 from jscan.kernels.engines.source import why_inexpressible as why_inexpressible
@@ -81,8 +81,31 @@ def _launch_now(*arrays: jax.Array, **params: Any) -> list[jax.Array]:
     return launched
 
 
+def _launch_lowering(ctx: mlir.LoweringRuleContext, *arrays: Any, **params: Any) -> Sequence[Any]:
+    capability = capabilities.of_program(_devices(ctx.module_context.axis_context))
+    if capability is None:
+        raise RuntimeError(
+            "jscan: there is no GPU to compile a kernel for; name one by an abstract mesh with a "
+            "jax.sharding.AbstractDevice in jax.sharding.use_abstract_mesh"
+        )
+    launch = functools.partial(_launch, capability=capability, **params)
+    return mlir.lower_fun(launch, multiple_results=True)(ctx, *arrays)
+
+
+def _devices(context: Any) -> Sequence[Any]:
+    """The devices of a program, as far as they are known while it is lowered."""
+    mesh = getattr(context, "mesh", None)  # inside of a shard_map
+    if isinstance(mesh, jax.sharding.Mesh):
+        return [*mesh.devices.flat]
+    return getattr(context, "device_assignment", None) or ()
+
+
 def _launch(
-    *arrays: jax.Array, program: source.Program, results: Described, count: int
+    *arrays: jax.Array,
+    program: source.Program,
+    results: Described,
+    count: int,
+    capability: int,
 ) -> list[jax.Array]:
     """The results of a program: see `run`."""
     operands, starts = arrays[:count], arrays[count:]
@@ -96,8 +119,8 @@ def _launch(
         "grid": (program.programs,),
         "name": program.name,
         "num_warps": program.warps,
-        "num_stages": 1,
-        "compute_capability": compute_capability(),
+        "num_stages": compiling.COMMON["num_stages"],
+        "compute_capability": capability,
     }
     fresh = len(outputs) - len(starts)
     if jax_triton.__version_info__ >= (0, 4):
@@ -110,7 +133,8 @@ def _launch(
             **how,
         )
         return [*written, *(ref[...] for ref in refs)]
-    again = tuple((f"again{i}", dtype.dtype.name) for i, dtype in enumerate(outputs[fresh:]))
+    written_in_place = program.parameters[count:][: len(starts)]
+    again = tuple(dataclasses.replace(p, name=f"again{i}") for i, p in enumerate(written_in_place))
     program = dataclasses.replace(program, parameters=program.parameters + again)
     return list(
         jax_triton.triton_call(
@@ -126,42 +150,4 @@ def _launch(
 
 launch_p.def_abstract_eval(_launch_abstract_eval)
 launch_p.def_impl(_launch_now)
-mlir.register_lowering(launch_p, mlir.lower_fun(_launch, multiple_results=True), platform="cuda")
-
-
-# --- the device ---------------------------------------------------------------------------------
-
-CAPABILITIES = {
-    **dict.fromkeys(("Tesla T4",), 75),
-    **dict.fromkeys(("NVIDIA A100", "NVIDIA A30"), 80),
-    **dict.fromkeys(("NVIDIA A10",), 86),
-    **dict.fromkeys(("NVIDIA L40", "NVIDIA L4", "NVIDIA GeForce RTX 4090"), 89),
-    **dict.fromkeys(("NVIDIA H100", "NVIDIA H200", "NVIDIA GH200"), 90),
-    **dict.fromkeys(("NVIDIA B200", "NVIDIA GB200"), 100),
-    **dict.fromkeys(("NVIDIA B300", "NVIDIA GB300"), 103),
-    **dict.fromkeys(("NVIDIA RTX PRO",), 120),
-    **dict.fromkeys(("NVIDIA GB10",), 121),
-}
-"""Compute capabilities of kinds of devices, by what these begin with: for programs for a machine
-that is not there (https://developer.nvidia.com/cuda-gpus)."""
-
-
-def compute_capability() -> int:
-    """That of the device that a program is lowered for: one that is here, or an abstract one."""
-    abstract = jax.sharding.get_abstract_mesh().abstract_device
-    try:
-        gpu = jax.devices("gpu")[0]
-    except RuntimeError:
-        gpu = None
-    if gpu is not None and (abstract is None or abstract.device_kind == gpu.device_kind):
-        return int(gpu.compute_capability.replace(".", ""))
-    if abstract is None:
-        raise RuntimeError(
-            "jscan: there is no GPU to compile a kernel for; name one by an abstract mesh with a "
-            "jax.sharding.AbstractDevice in jax.sharding.use_abstract_mesh"
-        )
-    kind = abstract.device_kind
-    begins = [name for name in CAPABILITIES if f"{kind} ".startswith((f"{name} ", f"{name}-"))]
-    if not begins:
-        raise RuntimeError(f"jscan: no compute capability is known of a {kind}")
-    return CAPABILITIES[max(begins, key=len)]
+mlir.register_lowering(launch_p, _launch_lowering, platform="cuda")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from jax.extend import core
 
-from jscan.combine import Leaf
+from jscan.called import Leaf
 from jscan.kernels.complex import real_dtypes
 from jscan.kernels.layout import outer_n_inner
 

@@ -17,7 +17,7 @@ from jscan.kernels.engines.source import (
     memory,
     tiles,
 )
-from jscan.kernels.engines.source.compiling import Program
+from jscan.kernels.engines.source.compiling import Parameter, Program
 from jscan.kernels.engines.source.function import Equation, Function, Module, Rule
 from jscan.kernels.engines.source.operands import Operand, Unwritable, constant
 from jscan.kernels.language import Body
@@ -68,8 +68,23 @@ def program(
     ]
     function.write(jaxpr.jaxpr, jaxpr.consts, [number, *refs])
     order = [*refs[: len(names)], *refs[len(names) + fresh :], *refs[len(names) :][:fresh]]
-    parameters = tuple((ref.text, ref.dtype.name) for ref in order)
+    purposes = [READ] * len(names) + [_started(ref) for ref in order[len(names) :][:starts]]
+    purposes += [WRITTEN] * fresh
+    parameters = tuple(
+        Parameter(ref.text, ref.dtype.name, ref.shape, purpose)
+        for ref, purpose in zip(order, purposes, strict=True)
+    )
     return Program(name, parameters, module.text, tuple(function.lines), programs, warps)
+
+
+READ, WRITTEN = "read", "written, whatever it holds at launch"
+
+
+def _started(array: Operand) -> str:
+    """The purpose of an array that is written in place: tile state, or else a result."""
+    if len(array.shape) > 1:
+        return "zero at launch: the words by which programs tell each other of their tiles"
+    return "written in part: holds at launch what stays where no program writes"
 
 
 def traced(body: Body, arrays: Sequence[jax.ShapeDtypeStruct]) -> core.ClosedJaxpr:

@@ -1,0 +1,26 @@
+"""The kinds of calls that are drawn."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+from benchmarks.cases.walk import reductions, scans, vectors
+from benchmarks.cases.walk.calls import Drawn
+
+FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
+    "cumulative": (30, scans.draw_cumulative),
+    "operators": (9, scans.draw_operator),
+    "lambdas": (15, scans.draw_lambda),
+    "linear_recurrence": (10, scans.draw_recurrence),
+    "by ids": (11, reductions.draw_by_ids),
+    "plans": (4, reductions.draw_plan),
+    "reduce": (11, reductions.draw_reduce),
+    "pack": (4, vectors.draw_pack),
+    "split": (3, vectors.draw_split),
+    "split_and_segment": (1, vectors.draw_split_segments),
+    "enumerate": (3, vectors.draw_enumerate),
+    "distribute": (2, vectors.draw_distribute),
+    "Segments": (3, vectors.draw_convert),
+}
+"""How often a kind of call is drawn, and what draws it."""

@@ -1,0 +1,92 @@
+"""Orders in which the vector operations take elements: counts, places, and where to take from."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan import dispatch, operators, primitives
+from jscan.heads import as_bool, before, is_first
+
+
+def count_before(mask: jax.Array, flags: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+    """The number of true elements before each one in its segment.
+
+    The scan adds int32 and reads the mask as it is: nothing is widened in memory.
+    """
+    counting = dispatch.combine_once(operators.add, (np.dtype(np.int32),))
+    [count] = primitives.scan(
+        [mask],
+        flags,
+        combine=counting,
+        axis=axis,
+        reverse=reverse,
+        exclusive=True,
+        method="auto",
+    )
+    return count
+
+
+def in_one_shape(
+    mask: jax.Array, flags: jax.Array, shape: tuple[int, ...], axis: int
+) -> tuple[jax.Array, jax.Array, int]:
+    """A mask and flags of one rank, and their axis: one row where both are, else all of ``shape``.
+
+    Flags keep size 1 in the dimensions that share them.
+    """
+    n = shape[axis]
+    if mask.ndim == 1 and flags.size == n:
+        return mask, flags.reshape(n), 0
+    if mask.ndim == 1:
+        mask = lax.expand_dims(mask, [d for d in range(len(shape)) if d != axis])
+    return jnp.broadcast_to(mask, shape), flags, axis
+
+
+def split_order(mask: jax.Array, flags: jax.Array, axis: int) -> jax.Array:
+    """The place from which each element of the split segments comes.
+
+    A true element moves behind the false ones that follow it in its segment, a false one before the
+    true ones that precede it.
+    """
+    true_before = count_before(mask, flags, axis=axis, reverse=False)
+    false_behind = count_before(~mask, flags, axis=axis, reverse=True)
+    element = lax.broadcasted_iota(jnp.int32, mask.shape, axis)
+    return _inverse(jnp.where(mask, element + false_behind, element - true_before), axis)
+
+
+def split_heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
+    """Head flags of the split segments: the old ones, and where the true elements begin.
+
+    ``moved`` is the mask in the order of the split segments.
+    """
+    change = moved & ~before(moved, axis=axis)
+    first = is_first(moved, axis=axis)
+    return as_bool(flags) | first | change
+
+
+def take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:
+    """``x`` in an order, which is a permutation of the axis or of each of its rows."""
+    if order.ndim == 1:
+        moved = jnp.moveaxis(x, axis, 0)
+        taken = moved.at[order].get(mode="promise_in_bounds", unique_indices=True)
+        return jnp.moveaxis(taken, 0, axis)
+    return jnp.take_along_axis(x, order, axis, mode="promise_in_bounds")
+
+
+def _inverse(place: jax.Array, axis: int) -> jax.Array:
+    """The permutation along an axis that undoes ``place``."""
+
+    def inverse_of_row(place: jax.Array) -> jax.Array:
+        element = lax.iota(jnp.int32, place.shape[0])
+        into = jnp.zeros_like(place)
+        return into.at[place].set(element, mode="promise_in_bounds", unique_indices=True)
+
+    if place.ndim == 1:
+        return inverse_of_row(place)
+    if place.size == 0:
+        return place
+    rows = jnp.moveaxis(place, axis, -1)
+    flat = jax.vmap(inverse_of_row)(rows.reshape(-1, rows.shape[-1]))
+    return jnp.moveaxis(flat.reshape(rows.shape), -1, axis)

@@ -1,0 +1,195 @@
+"""The walk: draws are valid, decided by seed and number, and independent of one another."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jscan
+from benchmarks import walking
+from benchmarks.__main__ import main
+from benchmarks.cases.walk import checks, drawing, shapes
+from benchmarks.cases.walk.families import FAMILIES
+from benchmarks.measuring import machine, measure, walk
+from benchmarks.measuring.programs import plan
+from benchmarks.reporting import walk_table
+
+SMALL = 2**12
+DRAWS = 6
+
+
+def arrays(tree):
+    """The shapes and dtypes of a tree's leaves."""
+    return [(tuple(x.shape), x.dtype.name) for x in jax.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_calls_of_every_kind_are_valid(family):
+    """What is drawn can be traced, beside its counterparts, and returns what its bytes count."""
+    for number in range(DRAWS):
+        step = drawing.step(5, number, SMALL, (family,))
+        programs = plan(step.case)
+        with jax.enable_x64(programs.run.x64):
+            results = arrays(jax.eval_shape(step.case.run, *programs.run.operands))
+            for peer in step.case.peers.values():
+                assert arrays(jax.eval_shape(peer, *programs.run.operands)) == results
+        assert results == [(x.shape, x.dtype) for x in step.drawn.results], step.case.name
+        assert arrays(programs.run.operands) == [(x.shape, x.dtype) for x in step.drawn.operands]
+        assert step.case.bytes > 0
+
+
+def test_a_seed_and_a_number_decide_a_draw():
+    names = [drawing.step(1, number).case.name for number in range(30)]
+    assert names == [drawing.step(1, number).case.name for number in range(30)]
+    assert drawing.step(1, 17).case == drawing.step(1, 17).case
+    others = [drawing.step(2, number).case.name for number in range(30)]
+    assert not set(names) & set(others)
+
+
+def test_draws_vary_and_need_no_more_memory_than_there_is():
+    drawn = [drawing.step(0, number) for number in range(400)]
+    for label, least in (("function", 15), ("operator", 20), ("dtype", 13), ("shape", 11)):
+        assert len({step.labels[label] for step in drawn}) >= least
+    assert {step.labels["transformation"] for step in drawn} == {
+        *("none", "vmap", "gradient", "tangent", "vmap of gradient"),
+    }
+    for step in drawn:
+        arrays = (*step.drawn.operands, *step.drawn.results)
+        assert sum(x.bytes for x in arrays) <= drawing.MEMORY
+    large = [step for step in drawn if step.drawn.size >= walk_table.LARGE]
+    assert len(large) > 0.7 * len(drawn)
+
+
+def test_every_public_function_is_drawn():
+    drawn = {drawing.step(0, number, SMALL).drawn.function for number in range(800)}
+    of_arrays = {*jscan.__all__, "enumerate"} - {"engine", "networks", "operators", "triton_source"}
+    assert drawn == of_arrays
+
+
+@pytest.mark.parametrize("kind", shapes.KINDS)
+def test_shapes_have_about_as_many_elements_as_they_should(kind):
+    rng = random.Random(kind)
+    for _ in range(50):
+        size = shapes.elements(rng, 2**28)
+        shape = shapes.drawn(rng, size, (kind,))
+        assert size / 16 < shape.size <= size
+        assert 0 <= shape.axis < len(shape.extents)
+
+
+def test_answers_are_those_of_plain_jax(tmp_path, capsys):
+    path = tmp_path / "walk.json"
+    asked = ["walk", "--seed", "4", "--cases", "3", "--largest", "2^8", "--check"]
+    assert main([*asked, "--out", str(path)]) == 0
+    content = json.loads(path.read_text())
+    assert [entry["number"] for entry in content["cases"]] == list(range(3))
+    assert all(entry["right"] for entry in content["cases"])
+    assert any(entry["error"] is not None for entry in content["cases"])
+    assert "3 of 3 cases" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("reverse", "before", "form", "described"),
+    [
+        (False, None, "", None),
+        (True, None, "flags", [0, 0, 0, 1, 1, 0, 0]),
+        (False, (0,), "lengths", [0, 3, 1, 3]),
+        (True, (0,), "ids", [5, 5, 5, 2, 7, 7, 7]),
+    ],
+)
+def test_an_answer_follows_from_step_to_step_and_a_wrong_one_does_not(
+    reverse, before, form, described
+):
+    """Segments of three, one and three elements, or one of seven."""
+    x = np.array([[1, 3, 2, 1, 5, 1, 2], [2, 2, 1, 4, 1, 1, 3]], np.float32)
+    parts = np.split(x, [3, 4], axis=1) if form else [x]
+    sums = [part[:, ::-1].cumsum(1)[:, ::-1] if reverse else part.cumsum(1) for part in parts]
+    if before:
+        sums = [one - part for one, part in zip(sums, parts, strict=True)]
+    given = [] if described is None else [jnp.array(described)]
+    told = jnp.add, before, 1, form, 1, reverse
+    check = jax.jit(lambda y, *given: checks.from_step_to_step(*told, y, jnp.array(x), *given))
+    right = np.concatenate(sums, axis=1)
+    assert check(jnp.array(right), *given) == 0
+    for place in range(7):
+        wrong = right.copy()
+        wrong[1, place] += 1
+        assert check(jnp.array(wrong), *given) > checks.BOUND
+
+
+def raising(*_):
+    raise RuntimeError("no such kernel")
+
+
+def test_one_that_raises_is_reported_and_the_others_are_taken():
+    steps = [drawing.step(4, number, 2**8) for number in range(2)]
+    case = dataclasses.replace(steps[0].case, run=raising)
+    steps[0] = dataclasses.replace(steps[0], case=case)
+    found = {taken.step.number: taken for taken in walk.taken(iter(steps), 60.0, None, check=True)}
+    assert found[0].failure == "RuntimeError: no such kernel"
+    assert found[1].failure is None
+    assert [found[number].is_right for number in (0, 1)] == [False, True]
+
+
+def test_no_further_step_is_taken_when_the_time_is_up():
+    def steps():
+        for number in range(10**6):
+            yield drawing.step(4, number, 2**8)
+
+    assert list(walk.taken(steps(), 0.0, None, check=False)) == []
+
+
+def test_times_are_compared_with_copies_and_counterparts(tmp_path, monkeypatch, capsys):
+    """A device on which everything takes 8 µs, and what has two operands or more 16."""
+
+    def gpu_time(_, operands, iterations):
+        return [[("kernel", 8e-3 * min(len(operands), 2))]] * iterations
+
+    monkeypatch.setattr(measure, "gpu_time", gpu_time)
+    monkeypatch.setattr(machine, "has_gpu", lambda: True)
+    monkeypatch.setattr(walk, "EXPONENTS", range(8, 11))
+    monkeypatch.setattr(walking, "RESULTS", tmp_path)
+    assert main(["walk", "--seed", "6", "--cases", "2", "--largest", "2^8"]) == 0
+    (path,) = tmp_path.iterdir()
+    content = json.loads(path.read_text())
+    assert {copy["median_us"] for copy in content["copies"]} == {8.0}
+    assert {entry["share"] for entry in content["cases"]} == {0.5, 1.0}
+    out = capsys.readouterr().out
+    assert "The worst 10" in out
+    assert "By operator" in out
+    assert main(["walk", "--show", str(path), str(path)]) == 0
+    assert "4 cases" in capsys.readouterr().out
+
+
+def test_copies_of_other_sizes_are_found_between_those_that_were_timed(monkeypatch):
+    monkeypatch.setattr(walk, "EXPONENTS", range(8, 11))
+    monkeypatch.setattr(walk, "COPIES", 1)
+    copies = walk.Copies()
+    times = iter([2.0, 4.0, 16.0])
+
+    def gpu_time(*_):
+        return [[("copy", next(times) / 1e3)]]
+
+    monkeypatch.setattr(measure, "gpu_time", gpu_time)
+    copies.time(copies.stopwatch())
+    wanted = {1: 2.0, 2**11: 2.0, 2**12: 4.0, 5793: 8.0, 2**13: 16.0, 2**14: 32.0}
+    for byte_count, microseconds in wanted.items():
+        assert copies.microseconds(byte_count) == pytest.approx(microseconds, rel=1e-3)
+
+
+def test_quantiles():
+    assert walk_table.quantile([1.0, 2.0, 4.0], 0.0) == 1.0
+    assert walk_table.quantile([1.0, 2.0, 4.0], 0.75) == 3.0
+    assert walk_table.quantile([1.0, 2.0, 4.0], 1.0) == 4.0
+
+
+def test_calls_are_listed_and_lowered_without_a_gpu(capsys):
+    assert main(["walk", "--plan", "--cases", "7"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 8
+    assert main(["walk", "--dry-run", "--only", "3"]) == 0
+    assert "1 cases lowered for CUDA, 0 failed" in capsys.readouterr().out
