@@ -297,9 +297,7 @@ def trace_open(
     return Traced(Combine(jaxpr, identity, name, rules), scalars)
 
 
-def scalar_jaxpr(
-    fn: Callable[..., list[Scalar]], dtypes: Sequence[DTypeLike]
-) -> core.ClosedJaxpr:
+def scalar_jaxpr(fn: Callable[..., list[Scalar]], dtypes: Sequence[DTypeLike]) -> core.ClosedJaxpr:
     """The jaxpr of ``fn`` on scalars, without equations that no result depends on."""
     closed = jax.make_jaxpr(fn)(*[jax.ShapeDtypeStruct((), dtype) for dtype in dtypes])
     jaxpr, _ = pe.dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)

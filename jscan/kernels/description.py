@@ -71,29 +71,44 @@ class Scan:
         size = self.geometry.outer * self.geometry.n * self.geometry.inner
         return [(size, d) for d, used in zip(self.results, self.used, strict=True) if used]
 
-    def on_tile(self, tile: Tile, work: Callable[[Scan, Tile], None]) -> None:
-        """Does the work of a tile, twice compiled where only few of them need masks or flags.
+    def on_tile(self, tile: Tile, work: Work, walk: Work | None = None) -> None:
+        """Does the work of a tile, compiled anew for the few that need more than the others.
 
-        Where the axis is rows one behind the other, a tile in which none begins needs neither. The
-        length of the axis may be no multiple of what a thread takes at once. Masks of its end would
-        then hold for single elements, and every access be one of a single element: sum of
+        The length of the axis may be no multiple of what a thread takes at once. Masks of its end
+        would then hold for single elements, and every access be one of a single element: sum of
         200,000,003 float32 elements, 0.55 of copy speed (H200, 2026-11-22).
         """
         g = self.geometry
-        if g.row > g.length:
-            restarts = tile.may_restart()
-            language.when(restarts, lambda: work(self, tile))
-            within = dataclasses.replace(self, restarts_at_rows=False)
-            language.when(~restarts, lambda: work(within, tile.at(tile.index, inside=True)))
+        if g.row:
+            self._on_tile_of_rows(tile, work, walk or work)
             return
         widest = 16 // min(d.itemsize for d in (*self.dtypes, *self.results))
-        aligned = g.outer * g.inner == 1 and not g.reverse and g.word == 1 and not g.row
+        aligned = g.outer * g.inner == 1 and not g.reverse and g.word == 1
         if not aligned or g.tiles == 1 or g.n % g.length == 0 or g.n % widest == 0:
             work(self, tile)
             return
         last = tile.index == np.int32(g.tiles - 1)
         language.when(last, lambda: work(self, tile))
-        language.when(~last, lambda: work(self, tile.at(tile.index, inside=True)))
+        language.when(~last, lambda: work(self, tile.without_ends(of_rows=False)))
+
+    def _on_tile_of_rows(self, tile: Tile, work: Work, walk: Work) -> None:
+        """Does the work of a tile, or walks it where a row begins or ends in it.
+
+        Rows that are not longer than a tile begin in most of them.
+        """
+        g = self.geometry
+        inner = jnp.bool_(True)
+        if g.n % g.length:
+            ragged = tile.is_ragged()
+            language.when(ragged, lambda: walk(self, tile))
+            inner = ~ragged
+        if g.row <= g.length:
+            language.when(inner, lambda: walk(self, tile.without_ends(of_rows=False)))
+            return
+        restarts = tile.may_restart()
+        within = dataclasses.replace(self, restarts_at_rows=False)
+        language.when(inner & restarts, lambda: walk(self, tile.without_ends(of_rows=False)))
+        language.when(inner & ~restarts, lambda: work(within, tile.without_ends(of_rows=True)))
 
     def split(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
         """The input and output references out of all of the kernel's."""
@@ -227,3 +242,7 @@ class Scan:
         kept = iter([v for v, used in zip(values, self.used_parts, strict=True) if used])
         for ref in outputs:
             tile.store(ref, *itertools.islice(kept, language.parts(ref.dtype)))
+
+
+Work = Callable[[Scan, Tile], None]
+"""What a program does with a tile, of a scan as it looks there."""

@@ -37,9 +37,10 @@ from jax.extend import core
 
 from jscan.kernels import language
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import Aggregates, form
+from jscan.kernels.forms import Aggregates, OperatorAggregates, form
 from jscan.kernels.language import Ref
-from jscan.kernels.operator import FLAG, flag_value
+from jscan.kernels.operator import FLAG, commuting_identity, flag_value
+from jscan.kernels.reduce_then_scan import Part, part_total, scan_part
 from jscan.kernels.registers import constant, take
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.steps import Step
@@ -52,10 +53,15 @@ def tile_state(scan: Scan) -> TileState:
     return TileState(scan.dtypes, g.outer, g.tiles, g.inner)
 
 
-def kernel(scan: Scan, window: int, program: jax.Array, refs: Sequence[Ref]) -> None:
-    """One tile of a row, by one program."""
+def kernel(scan: Scan, window: int, strip: int, program: jax.Array, refs: Sequence[Ref]) -> None:
+    """One tile of a row, by one program.
+
+    Where the axis is rows one behind the other, a tile in which one begins is walked by strips if
+    these have a length.
+    """
     tile = Tile(scan.geometry, program)
-    scan.on_tile(tile, functools.partial(_one_tile, window, refs))
+    walk = functools.partial(_in_strips, window, strip, refs) if strip else None
+    scan.on_tile(tile, functools.partial(_one_tile, window, refs), walk)
 
 
 def _one_tile(window: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
@@ -84,6 +90,22 @@ def _one_tile(window: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
         state.publish(words, tile, tag, inclusive, ~complete)
     with Step.STORE.marked():
         work.store(outputs, prefix)
+
+
+def _in_strips(window: int, strip: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
+    """A tile that holds restarts, strip by strip: few registers, and everything read twice."""
+    outputs = scan.split(refs)[1]
+    words, state = refs[-1], tile_state(scan)
+    part = Part(scan, strip, tile, refs)
+    flag, *aggregate = part_total(scan, part)
+    complete = (flag != 0) | (tile.index == 0)
+    state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), aggregate)
+    rule = OperatorAggregates(scan.operator, commuting_identity(scan.operator))
+    search = Lookback(scan.operator, state, words, tile, window, rule)
+    prefix = search.prefix(search.peek(tile.index))
+    tag = jnp.full_like(complete, PREFIX, jnp.int32)
+    state.publish(words, tile, tag, rule.combine(prefix, aggregate), ~complete)
+    scan_part(scan, part, [jnp.zeros_like(flag), *prefix], outputs)
 
 
 PAUSE = 100

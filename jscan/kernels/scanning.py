@@ -126,13 +126,14 @@ def scan(
         operands = [x.reshape(-1) for x in operands]
         leaves = [x.reshape(-1) for x in leaves]
         full, axis, method = (math.prod(full),), 0, "lookback"
-    shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented or row > 0, tile=tile)
+    shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
     wanted = tuple(u for d, u in zip(results, used, strict=True) for _ in read_dtypes(d))
     real_used = tuple(u for d, u in zip(results, used, strict=True) for _ in real_dtypes(d))
     if method == "auto" and tuning.suits_two_passes(shape, sum(real_used)):
         method = "reduce_then_scan"
+    tuned = tuning.rows(shape, row) if row else tuning.chosen(shape, method, tuning.SCAN)
     cut = Cut(
-        *(operands, full, axis, tuning.chosen(shape, method, tuning.SCAN)),
+        *(operands, full, axis, tuned),
         reverse=reverse,
         exclusive=exclusive,
         widths={dtype.itemsize for dtype in written},
@@ -238,7 +239,8 @@ def run(
         body = functools.partial(chained.kernel, scan)
         return cut.call(scan, beside, body, chained.tile_state(scan), "jscan_chained", interpret)
     assert cut.tuned.warps == 1 or cut.tuned.window == 32 * cut.tuned.warps, cut.tuned
-    body = functools.partial(lookback.kernel, scan, cut.tuned.window)
+    strip = cut.tuned.strip if scan.geometry.row > scan.geometry.length else 0
+    body = functools.partial(lookback.kernel, scan, cut.tuned.window, strip)
     return cut.call(scan, beside, body, lookback.tile_state(scan), "jscan_lookback", interpret)
 
 

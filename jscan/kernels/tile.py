@@ -50,7 +50,7 @@ class Tile:
         rest = lax.div(program, np.int32(g.lane_blocks))
         self.row_block = lax.rem(rest, np.int32(g.row_blocks))
         self.index = lax.div(rest, np.int32(g.row_blocks))
-        self.inside = False
+        self.inside = self.within_row = False
 
     def _iota(self, dimension: int) -> jax.Array:
         return lax.broadcasted_iota(jnp.int32, self.geometry.shape, dimension)
@@ -126,10 +126,9 @@ class Tile:
         g = self.geometry
         # In scan order, only elements to the left may lie before the start of the axis, and only
         # the last tile and elements to the right reach beyond its end.
-        before = shift > 0 or g.leads
-        beyond = shift < 0 or g.word > 1 or (g.n % g.length != 0 and not g.leads)
-        if self.inside:
-            before, beyond = before and not g.from_front, False
+        before = (shift > 0 and not self.within_row) or (g.leads and not self.inside)
+        ragged = g.word > 1 or (g.n % g.length != 0 and not g.leads)
+        beyond = not self.inside and (shift < 0 or ragged)
         on_axis = self._on_far_axis if g.far else self._on_axis
         checks = on_axis(shift, before, beyond)
         if g.outer % g.rows:
@@ -250,7 +249,13 @@ class Tile:
         One that is ``inside`` does not reach the end of the axis, nor does its right neighbour.
         """
         other = copy.copy(self)
-        other.index, other.inside = index, inside
+        other.index, other.inside, other.within_row = index, inside, False
+        return other
+
+    def without_ends(self, *, of_rows: bool) -> Tile:
+        """The same, which does not reach the end of the axis, nor of rows in it."""
+        other = self.at(self.index, inside=True)
+        other.within_row = of_rows
         return other
 
     def cut(self, geometry: Geometry) -> Tile:
@@ -331,7 +336,7 @@ class Tile:
         return place == jnp.where(phase == 0, phase, np.int32(g.row) - phase)
 
     def may_restart(self) -> jax.Array:
-        """Whether scans of rows may restart in the tile, or the axis ends in it.
+        """Whether scans of rows may restart in the tile.
 
         Restarts of a reversed scan are those of the elements to the right, and an exclusive one
         reads one element to the left.
@@ -339,20 +344,16 @@ class Tile:
         g = self.geometry
         first = 1 if g.reverse else -g.shift
         phase = self._phase(first)
-        found = (phase == 0) | (np.int32(g.row) - phase < np.int32(g.length + g.shift))
-        if g.n % g.length and not g.reverse:
-            found |= self.index == np.int32(g.tiles - 1)
-        return found
+        return (phase == 0) | (np.int32(g.row) - phase < np.int32(g.length + g.shift))
+
+    def is_ragged(self) -> jax.Array:
+        """Whether the axis, whose tiles are cut from the front, ends inside of the tile."""
+        return self.index == np.int32(0 if self.geometry.reverse else self.geometry.tiles - 1)
 
     def _phase(self, step: int) -> jax.Array:
         """The place in its row of the element ``step`` behind the tile's first in memory."""
         row = np.int32(self.geometry.row)
         return lax.rem(self.first_in_memory() + (row + np.int32(step)), row)
-
-    @property
-    def within_row(self) -> bool:
-        """Whether it is known that no row begins or ends in the tile."""
-        return self.inside and self.geometry.from_front
 
     def exists(self) -> jax.Array:
         """Whether each element exists."""

@@ -105,6 +105,22 @@ def lookback(shape: Shape) -> Tuning:
     return _of_neighbours(shape, rule or _full(shape))
 
 
+def rows(shape: Shape, row: int) -> Tuning:
+    """The tile of rows of so many elements, one behind the other.
+
+    Long rows begin in few tiles, and these are walked by strips. Short ones begin in most, and
+    restarts take registers.
+    """
+    if shape.tile is not None:
+        return shape.tile
+    plain, flagged = (dataclasses.replace(shape, segmented=s) for s in (False, True))
+    tuned = _of_neighbours(shape, _rule(plain))
+    if not shape.segmented and row >= 4 * tuned.length:
+        return dataclasses.replace(tuned, strip=512)
+    tuned = _of_neighbours(shape, first_match(device().few, flagged) or _rule(flagged))
+    return dataclasses.replace(tuned, length=min(tuned.length, 1024))
+
+
 def scatter(shape: Shape) -> Tuning:
     """The tile of a scan that scatters what it finds.
 
@@ -163,8 +179,7 @@ def _of_neighbours(shape: Shape, rule: Rule) -> Tuning:
 
 def _full(shape: Shape) -> Rule:
     """The tile where there are elements enough; for some shapes half of the table's."""
-    rule = first_match(device().full, shape)
-    assert rule is not None, "the last rule holds for every shape"
+    rule = _rule(shape)
     # Where tiles have rows enough to begin with, the way back is short, and small tiles hold fewer
     # registers: (12288, 16384) affine 0.94 of copy speed with 1024 positions, 0.91 with 2048 (H200,
     # 2026-11-22).
@@ -174,6 +189,13 @@ def _full(shape: Shape) -> Rule:
     by_words = shape.n % (16 // min(shape.width, 16)) != 0 and suits_words(shape)
     if many_rows or by_words:
         return dataclasses.replace(rule, length=max(rule.length // 2, 256))
+    return rule
+
+
+def _rule(shape: Shape) -> Rule:
+    """The first rule that holds for the shape where there are elements enough."""
+    rule = first_match(device().full, shape)
+    assert rule is not None, "the last rule holds for every shape"
     return rule
 
 
