@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence, Set
 from typing import Any, Protocol
@@ -74,6 +75,10 @@ class Cut:
             mixed=len(widths) > 1,
             row=row,
         )
+        # A thread takes one lane, or the lanes that 4 bytes hold: no access has fewer.
+        together = max(1, 4 // max(widths))
+        if self.geometry.inner % together == 0 and self.geometry.lanes % together == 0:
+            self.geometry = dataclasses.replace(self.geometry, together=together)
         if by_words:
             word = VECTOR if len(widths) > 1 else 16 // min(widths)
             self.geometry = self.geometry.by_words(word, tuned.strip_or_tile)

@@ -90,9 +90,8 @@ class Geometry:
     exclusive: bool
     mixed: bool = False  # whether operands differ in bytes an element
     word: int = 1  # elements of memory's words along which tiles are cut; 1 where rows are
-    row: int = (
-        0  # elements of a row, where the axis is rows one behind the other; 0 where it is one
-    )
+    together: int = 1  # lanes that a thread takes at once
+    row: int = 0  # elements of each row, where the axis is rows one behind the other; else 0
 
     @property
     def tiles(self) -> int:

@@ -88,6 +88,11 @@ def _terms(values: jax.Array, axis: int) -> tuple[jax.Array, jax.Array, jax.Arra
     return terms, maximum, jnp.where(finite, maximum + _log(total), maximum)
 
 
+def _finite(reference: jax.Array) -> jax.Array:
+    """The reference, which is 0 where there is nothing but zeros' logarithms to refer to."""
+    return jnp.where(reference == -np.inf, jnp.zeros_like(reference), reference)
+
+
 class LinearTile:
     """A tile of one leaf under logaddexp, summed in the linear domain."""
 
@@ -140,9 +145,10 @@ class LinearTile:
         self._store(outputs, before)
 
     def _store(self, outputs: Sequence[Ref], prefix: jax.Array) -> None:
-        reference = language.nan_max(prefix, self.maximum)
+        highest = language.nan_max(prefix, self.maximum)
 
         def fast() -> None:
+            reference = _finite(highest)
             before = self._counting(self._tall(_exp(prefix - reference)))
             weight = self._tall(_exp(self.maximum - reference))
             self._write(outputs, self._tall(reference) + _log(before + weight * self.sums))
@@ -157,7 +163,7 @@ class LinearTile:
             self._write(outputs, result)
 
         starts = [jnp.maximum(prefix, self.first), *self._starts()]
-        lax.cond(self._all_near(reference, starts), fast, exact)
+        lax.cond(self._all_near(highest, starts), fast, exact)
 
     def _starts(self) -> list[jax.Array]:
         """The least of the elements at which sums begin anew."""
@@ -169,10 +175,12 @@ class LinearTile:
 
     def _all_near(self, reference: jax.Array, starts: Sequence[jax.Array]) -> jax.Array:
         """Whether no sum that begins with one of ``starts`` underflows beside ``reference``."""
+        nothing = reference == -np.inf
+        reference = _finite(reference)
         deepest = reference - self.dtype.type(DEPTH[self.dtype])
         near = jnp.abs(reference) < np.inf
         for start in starts:
-            near &= start >= deepest
+            near &= (start >= deepest) | nothing
         return jnp.min(near.astype(jnp.int32)) > 0
 
     def _write(self, outputs: Sequence[Ref], result: jax.Array) -> None:

@@ -115,7 +115,8 @@ class Tile:
         if g.far_lanes:
             first = [(language.opaque(self.lane_block), g.lanes * stride)]
         else:
-            first = [(language.opaque(self.lane_block * np.int32(g.lanes)), stride)]
+            blocks = np.int32(g.lanes // g.together)
+            first = [(language.opaque(self.lane_block * blocks), g.together * stride)]
         return [*first, (lane, stride)] if g.lanes > 1 else first
 
     def mask(self, shift: int) -> jax.Array | None:
