@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import functools
-import itertools
-import json
 import pathlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.cases.walk.drawing import LARGEST, Step, step
+from benchmarks.cases.walk import drawing, listed
+from benchmarks.cases.walk.drawing import LARGEST
+from benchmarks.cases.walk.steps import Step
 from benchmarks.measuring import machine, static, walk
 from benchmarks.measuring.walk import Copies, Taken
 from benchmarks.reporting import static_table, terminal, walk_table
@@ -20,6 +20,7 @@ from jscan import engines
 RESULTS = machine.REPOSITORY / "benchmarks" / "results" / "walk"
 CASES = 300
 SECONDS = 450.0
+WRITTEN_EVERY = 25
 
 
 def add_to(walk: argparse.ArgumentParser) -> None:
@@ -29,10 +30,14 @@ def add_to(walk: argparse.ArgumentParser) -> None:
     walk.add_argument(
         "--seconds", type=float, default=SECONDS, help="after which no further case is taken"
     )
-    walk.add_argument("--only", type=int, help="the number of the one case to take")
+    walk.add_argument(
+        "--only", type=int, nargs="+", metavar="NUMBER", help="the cases of these numbers alone"
+    )
     walk.add_argument(
         "--largest", type=_size, default=LARGEST, help="the most elements, as a number or 2^k"
     )
+    kinds = "the calls that were slow once, with what is hoped for, in place of drawn ones"
+    walk.add_argument("--listed", action="store_true", help=kinds)
     walk.add_argument("--plan", action="store_true", help="print the calls, and do nothing else")
     checks = "check answers: scans by their definition, others by plain JAX, up to 64 MB"
     walk.add_argument("--check", action="store_true", help=checks)
@@ -50,6 +55,13 @@ def add_to(walk: argparse.ArgumentParser) -> None:
         type=pathlib.Path,
         metavar="FILE",
         help="tables of the results in these files together",
+    )
+    walk.add_argument(
+        "--compare",
+        nargs="+",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="of --show: what is faster or slower than in these files",
     )
 
 
@@ -72,18 +84,30 @@ def asked(options: argparse.Namespace) -> int:
 
 
 def _numbers(options: argparse.Namespace) -> list[int]:
-    return list(range(options.cases)) if options.only is None else [options.only]
+    if options.only is not None:
+        return list(options.only)
+    return list(range(len(listed.steps(options.largest)) if options.listed else options.cases))
+
+
+def _step_of(options: argparse.Namespace) -> Callable[[int], Step]:
+    """What finds a step by its number, in any process."""
+    if options.listed:
+        return functools.partial(listed.step, largest=options.largest)
+    return functools.partial(drawing.step, options.seed, largest=options.largest)
 
 
 def _steps(options: argparse.Namespace) -> Iterator[Step]:
-    for number in _numbers(options):
-        yield step(options.seed, number, options.largest)
+    return map(_step_of(options), _numbers(options))
 
 
 def show(options: argparse.Namespace) -> int:
-    """Prints the tables of files."""
-    contents = [json.loads(path.read_text(encoding="utf-8")) for path in options.show]
-    walk_table.show(list(itertools.chain.from_iterable(content["cases"] for content in contents)))
+    """Prints the tables of files, or what differs from them in others."""
+    shown = [entry for path in options.show for entry in walk_table.read(path)]
+    if options.compare:
+        before = [entry for path in options.compare for entry in walk_table.read(path)]
+        walk_table.show_changes(before, shown)
+    else:
+        walk_table.show(shown)
     return 0
 
 
@@ -96,35 +120,48 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Takes the walk on this machine; times are those of a CUDA GPU, and there are none without."""
-    timed = machine.has_gpu()
+    """Takes the walk on this machine; times are those of a CUDA GPU, and there are none without.
+
+    What there is, is written now and then, and at the end.
+    """
     start = time.monotonic()
+    timed, asked_for = machine.has_gpu(), len(_numbers(options))
     copies = Copies() if timed else None
     stopwatch = copies.stopwatch() if copies else None
-    if copies and stopwatch:
-        copies.time(stopwatch)
-    environment = machine.record(options.commit)
-    left = options.seconds - (time.monotonic() - start)
+    environment = machine.record(options.commit) | {"engine": engines.engine().name}
+    path = options.out or (_usual_path(options) if timed and options.only is None else None)
+
+    def time_copies() -> None:
+        if copies and stopwatch:
+            copies.time(stopwatch)
+
+    def content() -> dict[str, Any]:
+        for taken in walked:
+            taken.copy = copies.microseconds(taken.step.case.bytes) if copies else None
+        what = {"seed": None if options.listed else options.seed, "asked": asked_for}
+        return walk_table.as_json(walked, copies, environment, what)
+
+    time_copies()
     walked: list[Taken] = []
+    left = options.seconds - (time.monotonic() - start)
     for taken in walk.taken(_steps(options), left, stopwatch, options.check):
-        if copies:
-            taken.copy = copies.microseconds(taken.step.case.bytes)
+        taken.copy = copies.microseconds(taken.step.case.bytes) if copies else None
         walked.append(taken)
         terminal.say(walk_table.line(taken))
-    if copies and stopwatch:
-        copies.time(stopwatch)
-    for taken in walked:
-        taken.copy = copies.microseconds(taken.step.case.bytes) if copies else None
-    wanted: dict[str, Any] = {"seed": options.seed, "asked": len(_numbers(options))}
-    content = walk_table.as_json(walked, copies, environment, wanted)
-    path = options.out
-    if path is None and timed and options.only is None:
-        path = RESULTS / f"{machine.device_name()}-seed-{options.seed}.json"
+        if path is not None and len(walked) % WRITTEN_EVERY == 0:
+            terminal.write(path, content(), silent=True)
+    time_copies()
     if path is not None:
-        terminal.write(path, content)
-    walk_table.show(content["cases"])
-    terminal.say(f"{len(walked)} of {wanted['asked']} cases in {time.monotonic() - start:.0f} s")
+        terminal.write(path, content())
+    walk_table.show(content()["cases"])
+    terminal.say(f"{len(walked)} of {asked_for} cases in {time.monotonic() - start:.0f} s")
     return 0 if all(taken.is_right for taken in walked) else 1
+
+
+def _usual_path(options: argparse.Namespace) -> pathlib.Path:
+    engine = engines.name_in_context()
+    which = "listed" if options.listed else f"seed-{options.seed}"
+    return RESULTS / ("-".join(filter(None, [machine.device_name(), engine, which])) + ".json")
 
 
 def lower(options: argparse.Namespace) -> int:
@@ -146,7 +183,7 @@ def look(options: argparse.Namespace) -> int:
         terminal.say(f"walk --static: {missing}")
         return 2
     names = static.here() if options.engine is None else (options.engine,)
-    of_number = functools.partial(walk.looks_of, options.seed, options.largest, names)
+    of_number = functools.partial(walk.looks_of, _step_of(options), names)
     kernels: list[static.Looks] = []
     failed = 0
     for found in static.measured(_numbers(options), options.jobs, of_number):
@@ -159,5 +196,5 @@ def look(options: argparse.Namespace) -> int:
     static_table.show(kernels)
     if options.out is not None:
         static_table.write(options.out, kernels, static.versions())
-    terminal.say(f"{len(kernels)} kernels of {options.cases} cases; {failed} cases failed")
+    terminal.say(f"{len(kernels)} kernels of {len(_numbers(options))} cases; {failed} cases failed")
     return 1 if failed else 0

@@ -27,6 +27,7 @@ from jscan.operators import Operator
 from jscan.plain import across
 from jscan.plain import reduce as plain
 from jscan.plain.scan import scan_general
+from jscan.templates import Bound
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Call:
 
     Attributes:
       caller: the public function, which errors name.
-      fn: the operator, as it is given.
+      fn: the operator, as it is given, or as data.
       leaves: the arrays to combine, of one length along ``axis``.
       treedef: the pytree in which ``fn`` takes them.
       axis: the axis along which they are combined, counted from 0.
@@ -47,7 +48,7 @@ class Call:
     """
 
     caller: str
-    fn: Callable[[Any, Any], Any]
+    fn: Callable[[Any, Any], Any] | Bound
     leaves: Sequence[jax.Array]
     treedef: jax.tree_util.PyTreeDef
     axis: int
@@ -73,6 +74,7 @@ class Call:
                 "element on leaves of one shape and closes over no arrays; use "
                 "method='auto' or method='xla' for this one"
             )
+        assert not isinstance(self.fn, Bound)
         return checked(self.caller, self.fn, self.leaves, self.treedef)
 
 
@@ -107,6 +109,8 @@ def _resolve(call: Call, *, needs_identity: bool) -> tuple[Sequence[Neutral] | N
     An identity that is needed and cannot be proved is tried on elements.
     """
     fn, leaves, identity = call.fn, call.leaves, call.identity
+    if isinstance(fn, Bound):
+        return identity, Traced(fn.combine, fn.scalars)
     if isinstance(fn, Operator) and identity is None:
         return _resolve_operator(call, fn)
     # An identity that is traced, or has a shape, cannot be part of a static operator.

@@ -45,7 +45,8 @@ def is_proved(combine: Combine) -> bool:
     identity, jaxpr = combine.identity, combine.jaxpr.jaxpr
     if identity is None:
         return False
-    if combine.num_leaves == 1 and combine == _logaddexp(combine.dtypes[0]):
+    is_log_of_zero = combine.num_leaves == 1 and identity[0] == -math.inf
+    if is_log_of_zero and combine == _logaddexp(combine.dtypes[0]):
         return True
     rights: list[Value] = [("right", i) for i in range(combine.num_leaves)]
     results = evaluate(jaxpr, [*identity, *rights], rules=[_simplified])
@@ -77,9 +78,8 @@ def check(
         return
     if not all(len(leaf.devices()) == 1 for leaf in leaves):
         return  # to try it would move data between devices
-    n = leaves[0].shape[axis]
-    some = min(n, max(1, SAMPLE * n // max(math.prod(leaves[0].shape), 1)))
-    if 0 in (some, *(leaf.size for leaf in leaves)):
+    some = _sample(leaves, axis)
+    if not some:
         return
     with jax.ensure_compile_time_eval(), jax.debug_nans(False), jax.debug_infs(False):
         wide = [
@@ -99,10 +99,72 @@ def check(
         return  # the operator closes over what is traced
     for i, (result, x) in enumerate(zip(results, wide, strict=True)):
         if not _is_near(np.asarray(result), np.asarray(x)):
-            raise ValueError(
-                f"{caller}: identity must be an identity of fn, so that fn(identity, x) is x; for "
-                f"leaf {i} of elems, where identity is {identity[i]}, it is not"
-            )
+            _raise_wrong(caller, i, identity)
+
+
+def check_combine(
+    caller: str,
+    combine: Combine,
+    scalars: Sequence[Any],
+    leaves: Sequence[Any],
+    axis: int,
+    identity: Sequence[Neutral],
+) -> None:
+    """Raise as `check` does, for an operator as data and arrays that are not traced."""
+    if any(isinstance(x, jax.Array) and len(x.devices()) > 1 for x in leaves):
+        return
+    with jax.debug_nans(False), jax.debug_infs(False):
+        given = list(leaves), list(scalars), list(identity)
+        near = jax.device_get(_are_near(combine, axis, *given))
+    for i, is_near in enumerate(near):
+        if not is_near:
+            _raise_wrong(caller, i, identity)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _are_near(
+    combine: Combine,
+    axis: int,
+    leaves: list[jax.Array],
+    scalars: list[jax.Array],
+    identity: list[jax.Array],
+) -> list[jax.Array]:
+    """For each leaf, whether the identity leaves its first elements as they are."""
+    some = _sample(leaves, axis)
+    if not some:
+        return [jnp.bool_(True)] * len(leaves)
+    x = [lax.slice_in_dim(leaf, 0, some, axis=axis) for leaf in leaves]
+    wide = [lax.convert_element_type(y, d) for y, d in zip(x, combine.dtypes, strict=False)]
+    before = [
+        jnp.broadcast_to(heads.spread_element(i, y, axis), y.shape)
+        for i, y in zip(identity, wide, strict=True)
+    ]
+    held = [lax.full_like(wide[0], k, k.dtype) for k in scalars]
+    results = combine([*before, *held], [*wide, *held])
+    return [_near(r, y) for r, y in zip(results, wide, strict=False)]
+
+
+def _near(found: jax.Array, expected: jax.Array) -> jax.Array:
+    """As `_is_near`, in the dtype of the arrays."""
+    if not jnp.issubdtype(expected.dtype, jnp.inexact):
+        return jnp.all(found == expected)
+    tolerance = float(operators.float_limits(expected.dtype).eps) ** 0.5
+    near = jnp.isclose(found, expected, rtol=tolerance, atol=tolerance)
+    return jnp.all(near | jnp.isnan(found) | jnp.isnan(expected))
+
+
+def _sample(leaves: Sequence[jax.Array], axis: int) -> int:
+    """How many elements along the axis an identity is tried on."""
+    n = leaves[0].shape[axis]
+    some = min(n, max(1, SAMPLE * n // max(math.prod(leaves[0].shape), 1)))
+    return 0 if any(leaf.size == 0 for leaf in leaves) else some
+
+
+def _raise_wrong(caller: str, leaf: int, identity: Sequence[Neutral]) -> None:
+    raise ValueError(
+        f"{caller}: identity must be an identity of fn, so that fn(identity, x) is x; for leaf "
+        f"{leaf} of elems, where identity is {identity[leaf]}, it is not"
+    )
 
 
 def _is_near(found: np.ndarray, expected: np.ndarray) -> bool:

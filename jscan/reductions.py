@@ -16,6 +16,7 @@ from jscan.combine import accumulation_dtype
 from jscan.division import Given, as_segments, known_count, of_reduction
 from jscan.eager import NONE, compiled, tree
 from jscan.segments import Segments, is_whole
+from jscan.templates import Bound, as_bound, as_data
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
 
@@ -73,8 +74,8 @@ def segment_sum(
         does not fit.
 
     With sorted ids or a plan, data and ids are read once and each result is written twice (a fill,
-    and the totals). Elements are added in groups; the groups before a tile may be added in any
-    order.
+    and the totals), or once where results are large beside ids, which are read twice then. Elements
+    are added in groups; the groups before a tile may be added in any order.
 
     Where several devices share elements with sorted ids, each finds totals of its own elements for
     all segments. Sums are then added up by an all-reduce of the result's size; other totals are
@@ -326,12 +327,15 @@ def reduce(
     """
     if num_segments is None and axis_name is None:
         num_segments = known_count(segments)
-    return _reduce(fn, elems, identity, segments, num_segments, axis, axis_name, method)
+    if axis_name is None:
+        given = "jscan.reduce", fn, elems, axis, identity
+        fn, identity = as_data(*given, needs_identity=segments is not None)
+    run = _reduce_by_data if isinstance(fn, Bound) else _reduce_by_operator
+    return run(fn, elems, identity, segments, num_segments, axis, axis_name, method)
 
 
-@compiled(operators.KINDS, tree, NONE, of_reduction, (NONE, int), int, NONE, str)
 def _reduce(
-    fn: Callable[[Any, Any], Any],
+    fn: Callable[[Any, Any], Any] | Bound,
     elems: Any,
     identity: Any,
     segments: Any,
@@ -345,11 +349,11 @@ def _reduce(
     check_operator(caller, fn)
     check_method(caller, method)
     leaves, treedef, axis = as_leaves_along(caller, "elems", elems, axis)
-    neutral = None
+    neutral = fn.identity if isinstance(fn, Bound) else None
     if identity is not None:
         dtypes = [accumulation_dtype(leaf.dtype) for leaf in leaves]
         neutral = as_identity(caller, identity, treedef, leaves, dtypes, axis)
-    elif not isinstance(fn, operators.Operator):
+    elif neutral is None and not isinstance(fn, operators.Operator):
         if segments is not None:
             raise ValueError(
                 f"{caller}: segments need identity= where fn is not one of jscan.operators"
@@ -373,6 +377,11 @@ def _reduce(
     return jax.tree.unflatten(treedef, results)
 
 
+_how = of_reduction, (NONE, int), int, NONE, str
+_reduce_by_operator = compiled(operators.KINDS, tree, NONE, *_how)(_reduce)
+_reduce_by_data = compiled(as_bound, tree, NONE, *_how)(_reduce)
+
+
 def _segment_count(caller: str, num_segments: Any, segments: Given | None) -> int | None:
     """The number of segments to return, or None without segments."""
     count = as_count(caller, "num_segments", num_segments)
@@ -382,9 +391,8 @@ def _segment_count(caller: str, num_segments: Any, segments: Given | None) -> in
         return None
     if count is not None:
         return count
-    if not isinstance(segments, Segments):
-        segments = Segments.from_flags(segments)
-    known = segments.num_segments
+    described = segments if isinstance(segments, Segments) else Segments.from_flags(segments)
+    known = described.num_segments
     if known is None:
         raise ValueError(
             f"{caller}: num_segments is required where segments are traced flags or ids"

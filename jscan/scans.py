@@ -17,6 +17,7 @@ from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
 from jscan.division import as_segments, of_scan
 from jscan.eager import NONE, compiled, elements, tree
+from jscan.templates import Bound, as_bound, as_data
 
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
@@ -109,14 +110,15 @@ def associative_scan(
       >>> print((run(x) == jscan.cummax(x)).all())
       True
     """
-    return _associative_scan(
-        fn, elems, identity, segments, axis, reverse, exclusive, axis_name, method
-    )
+    if axis_name is None and type(exclusive) is bool:
+        given = "jscan.associative_scan", fn, elems, axis, identity
+        fn, identity = as_data(*given, needs_identity=exclusive)
+    run = _scan_by_data if isinstance(fn, Bound) else _scan_by_operator
+    return run(fn, elems, identity, segments, axis, reverse, exclusive, axis_name, method)
 
 
-@compiled(operators.KINDS, tree, NONE, of_scan, int, bool, bool, NONE, str)
 def _associative_scan(
-    fn: Callable[[Any, Any], Any],
+    fn: Callable[[Any, Any], Any] | Bound,
     elems: Any,
     identity: Any,
     segments: Any,
@@ -132,11 +134,11 @@ def _associative_scan(
     check_method(caller, method)
     leaves, treedef, axis = as_leaves_along(caller, "elems", elems, axis)
     exclusive = as_switch(caller, "exclusive", exclusive)
-    neutral = None
+    neutral = fn.identity if isinstance(fn, Bound) else None
     if identity is not None:
         dtypes = [accumulation_dtype(leaf.dtype) for leaf in leaves]
         neutral = as_identity(caller, identity, treedef, leaves, dtypes, axis)
-    elif exclusive and not isinstance(fn, operators.Operator):
+    elif exclusive and neutral is None and not isinstance(fn, operators.Operator):
         raise ValueError(
             f"{caller}: exclusive=True needs identity= where fn is not one of jscan.operators"
         )
@@ -146,6 +148,11 @@ def _associative_scan(
     call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method, names)
     results = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
     return jax.tree.unflatten(treedef, results)
+
+
+_how = of_scan, int, bool, bool, NONE, str
+_scan_by_operator = compiled(operators.KINDS, tree, NONE, *_how)(_associative_scan)
+_scan_by_data = compiled(as_bound, tree, NONE, *_how)(_associative_scan)
 
 
 def cumsum(

@@ -232,6 +232,13 @@ def _reductions() -> Iterator[Call]:
         yield _call("segment_sum by sorted ids", by_ids, ((n,), dtype), ids)
     lanes: Operand = ((2**20, 64), "float32")
     yield _call("segment_sum by sorted ids", by_ids, lanes, ((2**20,), "int32"))
+
+    def by_plan(data: jax.Array, *plan: jax.Array) -> Any:
+        return jscan.segment_sum(data, jscan.SegmentPlan.tree_unflatten(count, plan))
+
+    wide = (2**20, 128)
+    yield _call("segment_sum by sorted ids", by_ids, (wide, "float16"), ((2**20,), "int32"))
+    yield _call("segment_sum by a plan", by_plan, (wide, "float32"), *[((2**20,), "int32")] * 3)
     yield _call("reduce max by flags", by_flags, ((n,), "float32"), ((n,), "bool"))
     offsets: Operand = ((count + 1,), "int32")
     yield _gradient_of(_call("reduce add by offsets", by_offsets, ((n,), "float32"), offsets))

@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.cases import static as static_cases
-from benchmarks.cases.walk import drawing
-from benchmarks.cases.walk.drawing import Step
+from benchmarks.cases.walk.calls import total
+from benchmarks.cases.walk.steps import Step
 from benchmarks.measuring import machine, static
 from benchmarks.measuring.measure import SHORT, Stopwatch, Times, built
 from benchmarks.measuring.programs import (
@@ -44,6 +44,8 @@ AT_MOST = 0.15  # seconds of all calls of a case, beyond which there are fewer
 COPIES = 7  # of each size, before and after
 CALLS = 9  # of a case, and half as many of a counterpart
 MORE = 3  # times as many of one that moves less than `SHORT`
+TRIES = 4
+HELD = 2**34  # bytes of results, which are held until all calls are done
 LONGEST_PEER = 0.2  # seconds of one call, beyond which a counterpart is left out
 
 
@@ -207,17 +209,30 @@ def _take(compiled: _Compiled, stopwatch: Stopwatch | None) -> Taken:
         with jax.enable_x64(programs.run.x64):
             result = jax.block_until_ready(run(*operands))
             if programs.check in executables:
-                outcome.error = float(found(executables, programs.check)(result, *operands))
+                _check(outcome, found(executables, programs.check), (result, *operands))
             del result
             if stopwatch is not None:
                 memory = run.memory_analysis()
                 outcome.temporaries = None if memory is None else memory.temp_size_in_bytes
-                calls = CALLS * (MORE if step.case.bytes < SHORT else 1)
+                calls = _calls(step)
                 outcome.times = _timed(run, operands, stopwatch, calls)
                 outcome.peers = _peers(programs.peers, executables, operands, stopwatch, calls // 2)
     except Exception as error:  # the other steps are worth having
         outcome.failure = machine.told(error)
     return outcome
+
+
+def _check(outcome: Taken, check: jax.stages.Compiled, arrays: tuple[Any, ...]) -> None:
+    try:
+        outcome.error = float(check(*arrays))
+    except Exception as error:  # its time is worth having
+        outcome.failure = f"while checking: {machine.told(error)}"
+
+
+def _calls(step: Step) -> int:
+    """How often it is called: short ones scatter more, and the results of all calls are held."""
+    wanted = CALLS * (MORE if step.case.bytes < SHORT else 1)
+    return max(2, min(wanted, HELD // max(total(step.drawn.results), 1)))
 
 
 def _timed(
@@ -226,7 +241,15 @@ def _timed(
     start = time.monotonic()
     jax.block_until_ready(run(*operands))
     seconds = max(time.monotonic() - start, 1e-6)
-    return stopwatch.time(run, operands, 1, min(calls, max(2, int(AT_MOST / seconds))))
+    calls = min(calls, max(2, int(AT_MOST / seconds)))
+    for _ in range(TRIES - 1):
+        try:
+            return stopwatch.time(run, operands, 1, calls)
+        except RuntimeError as error:
+            # A kernel of what is compiled meanwhile may have come between.
+            if "iterations" not in str(error):
+                raise
+    return stopwatch.time(run, operands, 1, calls)
 
 
 def _peers(
@@ -267,10 +290,10 @@ def why_not_lowered(step: Step) -> str | None:
 
 
 def looks_of(
-    seed: int, largest: int, engines: Sequence[str], number: int
+    step_of: Callable[[int], Step], engines: Sequence[str], number: int
 ) -> list[static.Looks] | str:
     """The kernels of a step as some engines put them, or why there are none."""
-    case = drawing.step(seed, number, largest).case
+    case = step_of(number).case
     try:
         operands = tuple((x.shape, x.dtype.name) for x in plan(case).run.operands)
         return static.looks_at(static_cases.Call(case.name, case.run, operands), engines)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -47,6 +49,13 @@ def as_json(
     return content | {"copies": copies.as_json() if copies else None, "cases": entries}
 
 
+def read(path: pathlib.Path) -> list[Entry]:
+    """The entries of a file, whose names begin with the seed."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    which = "listed" if content["seed"] is None else f"seed {content['seed']}"
+    return [{**entry, "name": f"{which}, {entry['name']}"} for entry in content["cases"]]
+
+
 def _entry(taken: Taken) -> Entry:
     step, times = taken.step, taken.times
     entry: Entry = {
@@ -58,6 +67,8 @@ def _entry(taken: Taken) -> Entry:
         "failure": taken.failure,
         "error": taken.error,
         "bound": step.case.check.bound,
+        "target": step.case.target,
+        "floor": step.case.floor,
         "right": taken.is_right,
         "compile_s": round(taken.compile_seconds, 2),
     }
@@ -85,6 +96,7 @@ def show(entries: Sequence[Entry]) -> None:
     if timed:
         _show_shares(timed)
         _show_worst(timed)
+        _show_aims([entry for entry in timed if entry["kind"]])
         _show_groups(timed)
         _show_slower(timed)
     checked = [entry for entry in entries if entry["error"] is not None]
@@ -142,6 +154,24 @@ def _show_worst(timed: Sequence[Entry]) -> None:
     terminal.table(f"The worst {WORST}", ["case", "share", "µs", "MB", "kernels, µs"], rows)
 
 
+def _show_aims(listed: Sequence[Entry]) -> None:
+    """Of each kind of listed calls the worst share, beside what is hoped for."""
+    kinds: dict[str, list[Entry]] = {}
+    for entry in listed:
+        kinds.setdefault(entry["kind"], []).append(entry)
+    rows = []
+    for kind, group in kinds.items():
+        target, floor = (group[0][name] for name in ("target", "floor"))
+        shares = _shares(group)
+        below = [sum(share < (aim or 0) for share in shares) for aim in (target, floor)]
+        figures = f"{_geometric_mean(shares):.3f}", f"{shares[0]:.3f}"
+        aims = (str(target or "–"), str(floor or "–"), *map(str, below))
+        rows.append([kind, str(len(group)), *figures, *aims])
+    if rows:
+        columns = ["kind", "cases", "geometric mean", "worst", "target", "floor"]
+        terminal.table("What is hoped for", [*columns, "below target", "below floor"], rows)
+
+
 LABELS = (
     *("function", "operator", "dtype", "shape", "axis", "elements", "direction"),
     "transformation",
@@ -178,3 +208,23 @@ def _show_slower(timed: Sequence[Entry]) -> None:
     rows.sort(key=lambda row: -float(row[-1]))
     title = f"Slower than a counterpart by more than 5 %: {len(rows)} of {compared}"
     terminal.table(title, ["case", "µs", "counterpart", "its µs", "times as long"], rows)
+
+
+def show_changes(before: Sequence[Entry], after: Sequence[Entry]) -> None:
+    """Prints which of the cases in both take longer or less long by more than 5 %."""
+    old = {entry["name"]: entry for entry in before if "share" in entry}
+    both = [(old[entry["name"]], entry) for entry in after if entry["name"] in old]
+    both = [(was, entry) for was, entry in both if "share" in entry]
+    rows, ratios = [], []
+    for was, entry in both:
+        ratio = was["median_us"] / entry["median_us"]
+        ratios.append(ratio)
+        if not 1 / SLOWER < ratio < SLOWER:
+            shares = (f"{was['share']:.3f}", f"{entry['share']:.3f}")
+            times = (f"{was['median_us']:.1f}", f"{entry['median_us']:.1f}")
+            rows.append([entry["name"], *shares, *times, f"{ratio:.2f}"])
+    rows.sort(key=lambda row: float(row[-1]))
+    columns = ["case", "share before", "after", "µs before", "after", "times as fast"]
+    terminal.table(f"{len(rows)} of {len(both)} cases differ by more than 5 %", columns, rows)
+    if ratios:
+        terminal.say(f"geometric mean of the speedups: {_geometric_mean(ratios):.3f}")

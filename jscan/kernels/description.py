@@ -98,18 +98,38 @@ class Scan:
         Rows that are not longer than a tile begin in most of them.
         """
         g = self.geometry
-        inner = jnp.bool_(True)
         if g.n % g.length:
             ragged = tile.is_ragged()
             language.when(ragged, lambda: walk(self, tile))
-            inner = ~ragged
+            language.when(~ragged, lambda: self._on_whole_tile(tile, work, walk))
+        else:
+            self._on_whole_tile(tile, work, walk)
+
+    def _on_whole_tile(self, tile: Tile, work: Work, walk: Work) -> None:
+        """Does the work of a tile in which the axis does not end."""
+        g = self.geometry
         if g.row <= g.length:
-            language.when(inner, lambda: walk(self, tile.without_ends(of_rows=False)))
+            walk(self, tile.without_ends(of_rows=False))
             return
         restarts = tile.may_restart()
-        within = dataclasses.replace(self, restarts_at_rows=False)
-        language.when(inner & restarts, lambda: walk(self, tile.without_ends(of_rows=False)))
-        language.when(inner & ~restarts, lambda: work(within, tile.without_ends(of_rows=True)))
+        language.when(restarts, lambda: walk(self, tile.without_ends(of_rows=False)))
+        within = self.within_row()
+        language.when(~restarts, lambda: work(within, tile.without_ends(of_rows=True)))
+
+    def within_row(self) -> Scan:
+        """The scan as it looks where no row begins."""
+        return dataclasses.replace(self, restarts_at_rows=False)
+
+    def since_restart(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
+        """The tile's leaves from the one place on at which a row's scan restarts.
+
+        Others hold what leaves no trace behind it.
+        """
+        g = self.geometry
+        values = self.within_row().load(tile, inputs)
+        place = tile.row_begins(g.shift + g.reverse)
+        first = np.int32(g.length - 1) - place if g.reverse else place
+        return self._behind(tile.positions() - first, values)
 
     def split(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
         """The input and output references out of all of the kernel's."""
@@ -148,15 +168,26 @@ class Scan:
 
     def _behind_the_lead(self, tile: Tile, values: Sequence[jax.Array]) -> list[jax.Array]:
         """The values, with what does not count in the places in front of the row."""
-        leading = front(self.operator, self.used_parts)
-        if self.linear:
-            leading = ((self.dtypes[0].type(-np.inf), False),)
-        assert leading is not None
         filled = []
-        for value, (neutral, through_first) in zip(values, leading, strict=True):
+        for value, (neutral, through_first) in zip(values, self._neutral(), strict=True):
             before = tile.before_start(1 if through_first else 0)
             filled.append(jnp.where(before, constant(value.shape, neutral), value))
         return filled
+
+    def _behind(self, place: jax.Array, values: Sequence[jax.Array]) -> list[jax.Array]:
+        """The values from ``place`` 0 on, with what does not count in front of it."""
+        return [
+            jnp.where(place < np.int32(through), constant(value.shape, neutral), value)
+            for value, (neutral, through) in zip(values, self._neutral(), strict=True)
+        ]
+
+    def _neutral(self) -> tuple[tuple[Any, bool], ...]:
+        """What may stand in front of a row: see `operator.front`."""
+        if self.linear:
+            return ((self.dtypes[0].type(-np.inf), False),)
+        known = front(self.operator, self.used_parts)
+        assert known is not None
+        return known
 
     def _started(
         self, start: Start, tile: Tile, inputs: Sequence[Ref], values: Sequence[jax.Array]

@@ -29,8 +29,7 @@ def filled(size: int, value: Any, varies: Any, *, interpret: bool) -> jax.Array:
     dtype = np.dtype(value.dtype)
     if size <= SMALL or interpret:
         return jnp.full((size,), value, dtype)
-    # Booleans and narrow floats are written as the bits that they are.
-    bits = np.asarray(value).view(f"int{8 * dtype.itemsize}")[()]
+    bits = bits_of(value)
     geometry = Geometry(1, size, 1, 1, LENGTH, 1, False, False)
 
     def kernel(program: jax.Array, refs: Sequence[Ref]) -> None:
@@ -49,3 +48,8 @@ def filled(size: int, value: Any, varies: Any, *, interpret: bool) -> jax.Array:
         return words != 0
     result: jax.Array = jax.lax.bitcast_convert_type(words, dtype)
     return result
+
+
+def bits_of(value: Any) -> Any:
+    """A NumPy scalar as an integer: Booleans and narrow floats are written as their bits."""
+    return np.asarray(value).view(f"int{8 * np.dtype(value.dtype).itemsize}")[()]

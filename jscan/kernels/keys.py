@@ -58,7 +58,7 @@ class Keys:
             place = jnp.maximum(start - np.int32(1), np.int32(0))
             return locating.segment_of(bounds, self._first(tile), place, self.bounds)
         if self.kind == "ids":
-            return self._narrow(tile.load_before(operands[0], self.views[0]))
+            return self.narrow(tile.load_before(operands[0], self.views[0]))
         return tile.load_one(operands[1], self.views[1], tile.index) - np.int32(1)
 
     def load(
@@ -74,7 +74,7 @@ class Keys:
         if self.kind == "offsets":
             return locating.located(operands[0], self._first(strip), strip, self.bounds)
         if self.kind == "ids":
-            return self._narrow(strip.load_shared(operands[0], self.views[0]))
+            return self.narrow(strip.load_shared(operands[0], self.views[0]))
         heads = self._heads(strip, operands[0]).astype(KEY)
         if counts:
             return heads
@@ -95,7 +95,7 @@ class Keys:
         if self.kind == "offsets":
             return self._bound_behind(operands, strip, key) == strip.element() + np.int32(1)
         if self.kind == "ids":
-            return key != self._narrow(strip.load_shared(operands[0], self.views[0], -1))
+            return key != self.narrow(strip.load_shared(operands[0], self.views[0], -1))
         here = strip.load_shared(operands[0], self.views[0], -1)
         if self.kind == "flags":
             return here != 0
@@ -123,7 +123,7 @@ class Keys:
             return [*within, bound == quarters.index(strip, 4)]
         return [
             *within,
-            keys[3] != self._narrow(quarters.load(strip, operands[0], self.views[0], 4)),
+            keys[3] != self.narrow(quarters.load(strip, operands[0], self.views[0], 4)),
         ]
 
     def _bound_behind(self, operands: Sequence[Ref], strip: Tile, key: jax.Array) -> jax.Array:
@@ -145,12 +145,18 @@ class Keys:
         """Whether each element of the strip has a key of its own, and keys are no column."""
         return strip.geometry.lanes == 1 or self.by_lane
 
-    def _narrow(self, ids: jax.Array) -> jax.Array:
+    def narrow(self, ids: jax.Array) -> jax.Array:
         """Ids in 32 bits. Those of more bits that will be dropped become -1."""
         if ids.dtype.itemsize > KEY.itemsize:
             limit = np.asarray(self.num_segments, ids.dtype)[()]
             ids = jnp.where((ids >= 0) & (ids < limit), ids, jnp.full_like(ids, -1))
         return ids.astype(KEY)
+
+    def inside(self, key: jax.Array) -> jax.Array:
+        """Whether each key is a segment's."""
+        # As numbers without a sign, negative ones are too large.
+        limit = language.unsigned(np.uint32(self.num_segments))
+        return lax.bitcast_convert_type(key, jnp.uint32) < limit
 
     def _first(self, tile: Tile) -> jax.Array:
         """The place at which the offsets of the tile's row begin."""

@@ -74,9 +74,10 @@ class Cut:
             *(reverse, exclusive),
             mixed=len(widths) > 1,
             row=row,
+            together=tuned.together,
         )
-        # A thread takes one lane, or the lanes that 4 bytes hold: no access has fewer.
-        together = max(1, 4 // max(widths))
+        # A thread takes one lane, or the lanes that 4 bytes hold: no access should have fewer.
+        together = max(tuned.together, 4 // max(widths))
         if self.geometry.inner % together == 0 and self.geometry.lanes % together == 0:
             self.geometry = dataclasses.replace(self.geometry, together=together)
         if by_words:

@@ -90,7 +90,7 @@ class Geometry:
     exclusive: bool
     mixed: bool = False  # whether operands differ in bytes an element
     word: int = 1  # elements of memory's words along which tiles are cut; 1 where rows are
-    together: int = 1  # lanes that a thread takes at once
+    together: int = 1  # neighbouring lanes that a thread takes at once
     row: int = 0  # elements of each row, where the axis is rows one behind the other; else 0
 
     @property

@@ -93,28 +93,20 @@ def _finite(reference: jax.Array) -> jax.Array:
     return jnp.where(reference == -np.inf, jnp.zeros_like(reference), reference)
 
 
-class LinearTile:
-    """A tile of one leaf under logaddexp, summed in the linear domain."""
+class LinearAggregates:
+    """Totals of tiles."""
 
-    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref]):
-        self._scan, self._tile, self._inputs = scan, tile, inputs
-        flags, values = self._load()
-        self.dtype = np.dtype(values.dtype)
-        axis = scan.geometry.axis
-        self.first = take(values, tile.positions() == tile.first_place(), axis)
-        self.terms, self.maximum, total = _terms(values, axis)
-        self.identity = self.dtype.type(-np.inf)
-        self.aggregate = [total]
-        self.restarts: jax.Array | None = None
-        self._begin(flags, values)
+    def __init__(self, dtype: np.dtype):
+        self.dtype, self.identity = dtype, dtype.type(-np.inf)
 
-    def _begin(self, flags: list[jax.Array], values: jax.Array) -> None:
-        """Does what a tile needs before its aggregate is known: nothing, without segments."""
+    def total(self, values: jax.Array, axis: int) -> jax.Array:
+        """The total of values along ``axis``."""
+        _, _, total = _terms(values, axis)
+        return total
 
     def fold(self, values: jax.Array) -> jax.Array:
         """The total of a window of aggregates."""
-        _, _, total = _terms(values, 0)
-        return total
+        return self.total(values, 0)
 
     def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         """One aggregate behind another."""
@@ -122,6 +114,24 @@ class LinearTile:
         depth = -jnp.abs(left[0] - right[0])
         total = maximum + _log(1 + _exp(depth))
         return [jnp.where(depth == depth, total, maximum)]
+
+
+class LinearTile(LinearAggregates):
+    """A tile of one leaf under logaddexp, summed in the linear domain."""
+
+    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref]):
+        self._scan, self._tile, self._inputs = scan, tile, inputs
+        super().__init__(scan.dtypes[0])
+        flags, values = self._load()
+        axis = scan.geometry.axis
+        self.first = take(values, tile.positions() == tile.first_place(), axis)
+        self.terms, self.maximum, total = _terms(values, axis)
+        self.aggregate = [total]
+        self.restarts: jax.Array | None = None
+        self._begin(flags, values)
+
+    def _begin(self, flags: list[jax.Array], values: jax.Array) -> None:
+        """Does what a tile needs before its aggregate is known: nothing, without segments."""
 
     def _load(self) -> tuple[list[jax.Array], jax.Array]:
         """The flags, if there are any, and the values."""

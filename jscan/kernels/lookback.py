@@ -37,10 +37,10 @@ from jax.extend import core
 
 from jscan.kernels import language
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import Aggregates, OperatorAggregates, form
+from jscan.kernels.forms import Aggregates, form, whole
 from jscan.kernels.language import Ref
-from jscan.kernels.operator import FLAG, commuting_identity, flag_value
-from jscan.kernels.reduce_then_scan import Part, part_total, scan_part
+from jscan.kernels.operator import FLAG, flag_value
+from jscan.kernels.reduce_then_scan import Part, scan_part
 from jscan.kernels.registers import constant, take
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.steps import Step
@@ -93,19 +93,17 @@ def _one_tile(window: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
 
 
 def _in_strips(window: int, strip: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
-    """A tile that holds restarts, strip by strip: few registers, and everything read twice."""
-    outputs = scan.split(refs)[1]
+    """A tile with one restart, scanned strip by strip: that takes few registers.
+
+    Tiles behind it wait, so that its total is taken from all of it at once.
+    """
+    inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
-    part = Part(scan, strip, tile, refs)
-    flag, *aggregate = part_total(scan, part)
-    complete = (flag != 0) | (tile.index == 0)
-    state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), aggregate)
-    rule = OperatorAggregates(scan.operator, commuting_identity(scan.operator))
+    rule = whole(scan, tile, scan.since_restart(tile, inputs))
+    state.publish(words, tile, jnp.int32(PREFIX), rule.aggregate)
     search = Lookback(scan.operator, state, words, tile, window, rule)
     prefix = search.prefix(search.peek(tile.index))
-    tag = jnp.full_like(complete, PREFIX, jnp.int32)
-    state.publish(words, tile, tag, rule.combine(prefix, aggregate), ~complete)
-    scan_part(scan, part, [jnp.zeros_like(flag), *prefix], outputs)
+    scan_part(scan, Part(scan, strip, tile, refs), [jnp.zeros((), FLAG), *prefix], outputs)
 
 
 PAUSE = 100

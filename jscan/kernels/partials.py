@@ -104,6 +104,7 @@ def run(
         strip=min(tuned.strip, tuned.length) or tuned.length,
         views=cut.views,
         keys=told,
+        order=None,
     )
     return run(rest, cut, described, interpret, results)
 
@@ -112,8 +113,7 @@ def kernel(partials: Partials, program: jax.Array, refs: Sequence[Ref]) -> None:
     """One tile of a row, by one program."""
     reduction, g = partials.reduction, partials.geometry
     tile, lanes = Tile(g, program), g.per_lane
-    inputs = len(reduction.views) + reduction.keys.operands
-    given, outputs = refs[:inputs], refs[inputs:]
+    given, outputs = refs[: reduction.inputs], refs[reduction.inputs :]
     entry = len(reduction.dtypes) + partials.keyed  # a key, if there are segments, and the leaves
     entries, results = outputs[:entry], outputs[entry:]
     walk = StripWalk(reduction, tile, [*given, *results])

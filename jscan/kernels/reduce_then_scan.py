@@ -92,13 +92,8 @@ class Part:
 def _totals(
     scan: Scan, strip: int, to_the_end: bool, program: jax.Array, refs: Sequence[Ref]
 ) -> None:
-    """The total of a part, written."""
-    part = Part(scan, strip, Tile(scan.geometry, program), refs)
-    totals.write(scan, part.tile, part.others, part_total(scan, part, to_the_end=to_the_end))
-
-
-def part_total(scan: Scan, part: Part, *, to_the_end: bool = False) -> list[jax.Array]:
     """The total of a part, from its end to its last restart."""
+    part = Part(scan, strip, Tile(scan.geometry, program), refs)
     operator = scan.leaf_operator
 
     def goes_on(state: Progress) -> jax.Array:
@@ -124,7 +119,7 @@ def part_total(scan: Scan, part: Part, *, to_the_end: bool = False) -> list[jax.
         begin = _last_strip_total(scan, part), part.count - np.int32(1)
     carry, left = begin
     *found, _ = lax.while_loop(goes_on, step, (*carry, left))
-    return found
+    totals.write(scan, part.tile, part.others, found)
 
 
 def _strip_total(scan: Scan, part: Part, strip: Tile) -> list[jax.Array]:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from jscan.combine import Combine
-from jscan.kernels import fill, keys, launch, partials, reduction, tuning
+from jscan.kernels import absent, fill, keys, launch, partials, reduction, tuning
 from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
 from jscan.kernels.operator import prepare
@@ -22,6 +22,7 @@ from jscan.kernels.reduction import Reduction
 def reduce(
     leaves: Sequence[jax.Array],
     descriptor: jax.Array | None,
+    order: jax.Array | None = None,
     *,
     combine: Combine,
     axis: int,
@@ -35,6 +36,9 @@ def reduce(
     """Reduces ``leaves`` along ``axis``, which is ``num_segments`` long in the results.
 
     Where it is to be ``exact``, results have the dtypes in which leaves are combined.
+
+    They are read in an ``order``, if there is one: the descriptor's is that of the places in it,
+    and leaves have places in 32 bits.
 
     Every operand's dimensions are full or 1. Runs where `scanning.why_not` finds nothing to
     object to, on arrays that have elements.
@@ -52,6 +56,10 @@ def reduce(
     cut = launch.Cut(launch.readable(leaves), full, axis, tuned)
     real_results = tuple(real for d in results for real in real_dtypes(d))
     described, told = _keys(descriptor, full, axis, kind, num_segments, tuned.length)
+    order_view = None
+    if order is not None:
+        flat, order_view = launch.view(order, full, axis)
+        described.append(flat)
     task = Reduction(
         geometry=cut.geometry,
         strip=min(tuned.strip, tuned.length) or tuned.length,
@@ -63,12 +71,17 @@ def reduce(
         views=cut.views,
         keys=told,
         chained=method == "chained" and cut.geometry.tiles > 1,
+        order=order_view,
     )
-    varies = jax.typeof(cut.operands[0]).mat
-    starts = [
-        fill.filled(size, value, varies, interpret=interpret)
-        for (size, _), value in zip(task.written, task.empty, strict=False)
-    ]
+    if absent.pays(told, described, task.written):
+        written = cut.geometry, task.empty
+        starts = absent.filled(told, described[0], *written, interpret=interpret)
+    else:
+        varies = jax.typeof(cut.operands[0]).mat
+        starts = [
+            fill.filled(size, value, varies, interpret=interpret)
+            for (size, _), value in zip(task.written, task.empty, strict=False)
+        ]
     if method in _LEVELS:
         outputs = partials.run(task, cut, described, interpret, starts)
     else:

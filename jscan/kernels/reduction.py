@@ -77,6 +77,12 @@ class Reduction:
     views: tuple[View, ...]
     keys: Keys
     chained: bool = False  # whether tiles wait for their neighbours, and take tickets
+    order: View | None = None  # where an operand lies that says which element comes when, if any
+
+    @property
+    def inputs(self) -> int:
+        """How many references are read: the leaves, what describes segments, and the order."""
+        return len(self.views) + self.keys.operands + (self.order is not None)
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
@@ -155,7 +161,8 @@ class StripWalk:
         count, described = len(reduction.views), self.keys.operands
         self.inputs = refs[:count]
         self.described = refs[count : count + described]
-        self.outputs = refs[count + described :]
+        self.order = refs[count + described : reduction.inputs]
+        self.outputs = refs[reduction.inputs :]
         self.before = self.keys.before(tile, self.described)
         self.place = tile.cut(g)
         self.counts = self.keys.kind in COUNTED and len(g.shape) == 1
@@ -210,9 +217,7 @@ class StripWalk:
     def _scanned(self, strip: Tile, runs: Runs | None) -> Scanned:
         """A strip, scanned behind the last run of those before it."""
         reduction = self.reduction
-        read = zip(self.inputs, reduction.views, strict=True)
-        loaded = [part for ref, view in read for part in strip.load_parts(ref, view)]
-        values = [x.astype(d) for x, d in zip(loaded, reduction.dtypes, strict=True)]
+        values = self._elements(strip)
         before = jnp.int32(-1) if runs is None else runs.key
         leaf = self.keys.load(strip, self.described, before, counts=self.counts)
         if runs is not None:
@@ -227,6 +232,19 @@ class StripWalk:
         )
         key = self.keys.counted(beside, strip, before) if self.counts else leaf
         return Scanned(strip, key, values, leaf)
+
+    def _elements(self, strip: Tile) -> list[jax.Array]:
+        """The elements of a strip, in the dtypes in which they are combined."""
+        reduction = self.reduction
+        read = list(zip(self.inputs, reduction.views, strict=True))
+        if reduction.order is None:
+            loaded = [part for ref, view in read for part in strip.load_parts(ref, view)]
+        else:
+            place = strip.load_shared(self.order[0], reduction.order)
+            # Nothing is read out of bounds, whatever a plan was made of.
+            place = jnp.clip(place, 0, np.int32(self.geometry.n - 1))
+            loaded = [part for ref, view in read for part in strip.gather(ref, view, place)]
+        return [x.astype(d) for x, d in zip(loaded, reduction.dtypes, strict=True)]
 
     def _write(
         self, scanned: Scanned, *, opening: bool, edge: bool
@@ -286,9 +304,7 @@ class StripWalk:
 
     def _wanted(self, key: jax.Array, ends: jax.Array, waits: jax.Array | None) -> jax.Array:
         """Which elements' totals are written here."""
-        # As numbers without a sign, negative ones are too large.
-        limit = language.unsigned(np.uint32(self.keys.num_segments))
-        where = ends & (lax.bitcast_convert_type(key, jnp.uint32) < limit)
+        where = ends & self.keys.inside(key)
         return where if waits is None else where & ~waits
 
     def _scatter(self, scatter: Callable[..., None], marked: Marked) -> None:

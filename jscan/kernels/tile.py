@@ -108,15 +108,17 @@ class Tile:
         """The term of an address that tells lanes apart; none where they share what is there."""
         if not stride:
             return []
-        # Opaque to the compiler, so that each thread takes one lane. Then the whole scan of a lane
-        # is one thread's, without a shuffle: rows (65536, 1024) along the first axis run at 0.89 of
-        # copy speed instead of 0.80, (1048576, 64) at 0.78 instead of 0.70 (H200, 2026-11-20).
+        # Opaque to the compiler, so that each thread takes one lane, or as many as go `together`.
+        # Then the whole scan of a lane is one thread's, without a shuffle: rows (65536, 1024) along
+        # the first axis run at 0.89 of copy speed instead of 0.80, (1048576, 64) at 0.78 instead of
+        # 0.70 (H200, 2026-11-20).
         g = self.geometry
+        known = g.together * stride
         if g.far_lanes:
             first = [(language.opaque(self.lane_block), g.lanes * stride)]
         else:
-            blocks = np.int32(g.lanes // g.together)
-            first = [(language.opaque(self.lane_block * blocks), g.together * stride)]
+            block = self.lane_block * np.int32(g.lanes // g.together)
+            first = [(language.opaque(block), known)]
         return [*first, (lane, stride)] if g.lanes > 1 else first
 
     def mask(self, shift: int) -> jax.Array | None:
@@ -265,14 +267,19 @@ class Tile:
         other.geometry = geometry
         return other
 
-    def store(self, ref: Ref, *parts: jax.Array) -> None:
-        """Writes the tile of a result, in the full shape; of a complex one, its parts."""
+    def store(self, ref: Ref, *parts: jax.Array, where: jax.Array | None = None) -> None:
+        """Writes the tile of a result, which has the scan's full shape, or what of it is ``where``.
+
+        Of complex numbers it takes the parts. Tiles that are cut along words are written whole.
+        """
         g, complex_ = self.geometry, language.parts(ref.dtype) == 2
         values = parts if complex_ else [x.astype(ref.dtype) for x in parts]
         if g.word == 1:
             view = View((g.outer, g.n, g.inner), (1, g.outer))
             terms = self._limited(self._terms(view, 0), ref.dtype, 0)
-            language.store(ref, terms, values, mask=self.mask(0))
+            masks = [mask for mask in (self.mask(0), where) if mask is not None]
+            mask = functools.reduce(lax.bitwise_and, masks) if masks else None
+            language.store(ref, terms, values, mask=mask)
             return
         self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), values)
 
@@ -285,6 +292,16 @@ class Tile:
         terms = [*self._outside(extent * self.geometry.inner), (place, self.geometry.inner)]
         mask = mask if exists is None else mask & exists
         language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
+
+    def gather(self, ref: Ref, view: View, place: jax.Array) -> list[jax.Array]:
+        """The parts of the elements at ``place`` of each position, undefined where there is none.
+
+        The operand has fewer elements than fit 32 bits.
+        """
+        _, stride, lane_stride = view.strides
+        terms = [(self.spread(place), stride), *self.row_terms(view, lambda: self._iota(0))]
+        terms += self.lane_terms(lane_stride, self._iota(len(self.geometry.shape) - 1))
+        return language.load_parts(ref, terms, mask=self.mask(0))
 
     def gather_row(self, ref: Ref) -> jax.Array:
         """The tile's elements of an operand (outer, inner): one for each row and lane."""
@@ -330,11 +347,16 @@ class Tile:
         The axis is rows one behind the other, and any place behind it is a row's first.
         """
         g = self.geometry
-        phase = self._phase(shift if g.reverse else -shift)
         place = self._iota(g.axis)
         if g.row < g.length:
+            phase = self._phase(shift if g.reverse else -shift)
             return lax.rem(phase + place, np.int32(g.row)) == 0
-        return place == jnp.where(phase == 0, phase, np.int32(g.row) - phase)
+        return place == self.row_begins(shift)
+
+    def row_begins(self, shift: int) -> jax.Array:
+        """The place in memory order of the first element that `begin_rows` says is one's first."""
+        phase = self._phase(shift if self.geometry.reverse else -shift)
+        return jnp.where(phase == 0, phase, np.int32(self.geometry.row) - phase)
 
     def may_restart(self) -> jax.Array:
         """Whether scans of rows may restart in the tile.

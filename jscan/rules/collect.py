@@ -8,6 +8,7 @@ scatters. Plain JAX has no use for the order, and scatters elements as they lie.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,8 +71,11 @@ def collect_in_kernels(
     """The same, but totals by the kernels of a strategy."""
     if emit == "elements":
         return spread_in_plain_jax(values, numbers, axis=axis)
-    moved = _moved(values, order, axis)
-    return reduce_in_kernels(moved, in_order, axis=axis, kind="ids", **params)
+    params |= {"axis": axis, "kind": "ids"}
+    if math.prod(extent.full_shape([values, order])) >= extent.FAR:
+        # A kernel counts the places that it reads in 32 bits.
+        return reduce_in_kernels(_moved(values, order, axis), in_order, **params)
+    return reduce_in_kernels(values, in_order, order=order, **params)
 
 
 def _moved(values: jax.Array, order: jax.Array, axis: int) -> jax.Array:
@@ -154,8 +158,9 @@ def collect_transpose(
     if isinstance(cotangent, ad.Zero):
         return [ad.Zero(values.aval), *[None] * len(plan)]
     back = _elements if emit == "totals" else _totals
-    result = back(cotangent, plan=plan, **params)
-    return [summed_to(result, values.aval).astype(cotangent.dtype), *[None] * len(plan)]
+    # That of an exact sum is as wide as it is combined, and the operand's cotangent is not.
+    result = back(cotangent.astype(values.aval.dtype), plan=plan, **params)
+    return [summed_to(result, values.aval).astype(values.aval.dtype), *[None] * len(plan)]
 
 
 def collect_dimensions(

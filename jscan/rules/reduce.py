@@ -53,6 +53,7 @@ def reduce_abstract_eval(
 
 def reduce_in_kernels(
     *operands: jax.Array,
+    order: jax.Array | None = None,
     combine: Combine,
     axis: int,
     kind: str,
@@ -63,7 +64,7 @@ def reduce_in_kernels(
     exact: bool,
     **_: Any,
 ) -> list[jax.Array]:
-    """The reduction by the kernels of a strategy."""
+    """The reduction by the kernels of a strategy, which read elements in an ``order``, if any."""
     leaves, descriptor = parted(operands, kind != "whole")
     how: dict[str, Any] = {"combine": combine, "axis": axis, "method": method, "tile": tile}
     full = full_shape(operands, axis, kind)
@@ -85,7 +86,7 @@ def reduce_in_kernels(
             descriptor = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
             kind = "ids"
     how |= {"interpret": interpret, "exact": exact}
-    return kernels.reduce(leaves, descriptor, kind=kind, num_segments=num_segments, **how)
+    return kernels.reduce(leaves, descriptor, order, kind=kind, num_segments=num_segments, **how)
 
 
 def reduce_jvp(

@@ -69,12 +69,16 @@ def test_gradient_of_a_leaf_that_a_batch_shares():
     assert (value, slope) == (3 * shared.sum(), 12)
 
 
+@pytest.mark.parametrize("planned", [False, True])
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
-def test_the_gradient_of_a_narrow_extremum_is_as_narrow(dtype):
+def test_the_gradient_of_a_narrow_extremum_is_as_narrow(dtype, planned):
     """Its sums are exact, and were handed on as wide as they are made."""
 
     def largest(x):
-        return jscan.segment_max(x, jnp.array([0, 0, 0, 1]), 2, indices_are_sorted=True)
+        ids = jnp.array([0, 0, 0, 1])
+        if planned:
+            return jscan.segment_max(x, jscan.SegmentPlan(ids, 2))
+        return jscan.segment_max(x, ids, 2, indices_are_sorted=True)
 
     result, back = jax.vjp(largest, jnp.array([3, 1, 3, 2], dtype))
     (slopes,) = back(jnp.full_like(result, 3))

@@ -14,11 +14,12 @@ import pytest
 import jscan
 from benchmarks import walking
 from benchmarks.__main__ import main
-from benchmarks.cases.walk import checks, drawing, shapes
+from benchmarks.cases.walk import checks, drawing, listed, shapes
 from benchmarks.cases.walk.families import FAMILIES
 from benchmarks.measuring import machine, measure, walk
 from benchmarks.measuring.programs import plan
-from benchmarks.reporting import walk_table
+from benchmarks.reporting import static_table, walk_table
+from tests.benchmarks.test_static import by_triton
 
 SMALL = 2**12
 DRAWS = 6
@@ -70,6 +71,21 @@ def test_every_public_function_is_drawn():
     drawn = {drawing.step(0, number, SMALL).drawn.function for number in range(800)}
     of_arrays = {*jscan.__all__, "enumerate"} - {"engine", "networks", "operators", "triton_source"}
     assert drawn == of_arrays
+
+
+def test_listed_calls_have_aims(capsys):
+    steps = listed.steps(2**28)
+    assert len({step.case.name for step in steps}) == len(steps)
+    for step in steps:
+        assert step.case.target is not None
+        assert step.case.floor is None or step.case.floor < step.case.target
+        assert step.drawn.size > 2**21
+    kinds = {step.kind: step for step in listed.steps(SMALL)}
+    assert len(kinds) == 8
+    for step in kinds.values():
+        plan(step.case)
+    assert main(["walk", "--listed", "--plan", "--only", "0"]) == 0
+    assert "cumsum int8 (1280, 50257)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", shapes.KINDS)
@@ -163,7 +179,16 @@ def test_times_are_compared_with_copies_and_counterparts(tmp_path, monkeypatch, 
     assert "The worst 10" in out
     assert "By operator" in out
     assert main(["walk", "--show", str(path), str(path)]) == 0
-    assert "4 cases" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "4 cases" in out
+    assert "seed 6, 0: " in out
+    other = tmp_path / "other.json"
+    content["cases"][0]["median_us"] *= 2
+    other.write_text(json.dumps(content))
+    assert main(["walk", "--show", str(path), "--compare", str(other)]) == 0
+    out = capsys.readouterr().out
+    assert "1 of 2 cases differ" in out
+    assert "geometric mean of the speedups: 1.414" in out
 
 
 def test_copies_of_other_sizes_are_found_between_those_that_were_timed(monkeypatch):
@@ -186,6 +211,17 @@ def test_quantiles():
     assert walk_table.quantile([1.0, 2.0, 4.0], 0.0) == 1.0
     assert walk_table.quantile([1.0, 2.0, 4.0], 0.75) == 3.0
     assert walk_table.quantile([1.0, 2.0, 4.0], 1.0) == 4.0
+
+
+@by_triton
+def test_kernels_of_calls_are_compiled_without_a_gpu(tmp_path, capsys):
+    path = tmp_path / "static.json"
+    asked = ["walk", "--listed", "--static", "--engine", "pallas", "--jobs", "1"]
+    assert main([*asked, "--only", "0", "160", "--out", str(path)]) == 0
+    assert "2 kernels of 2 cases; 0 cases failed" in capsys.readouterr().out
+    kernels, _ = static_table.read(path)
+    assert [kernel.registers > 0 for kernel in kernels] == [True, True]
+    assert kernels == sorted(kernels, key=static_table.badness)
 
 
 def test_calls_are_listed_and_lowered_without_a_gpu(capsys):

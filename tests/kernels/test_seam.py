@@ -197,6 +197,11 @@ def calls():
     yield "transposed", total(lambda x: jscan.associative_scan(lax.mul, x)), [((N,), F32)]
     yield "ranks", lambda x, m: jscan.split(x, m), [((N,), F32), ((N,), jnp.bool_)]
     yield "counts", lambda m: jscan.enumerate(m), [((N,), jnp.bool_)]
+    yield (
+        "planned",
+        lambda x, *plan: jscan.segment_sum(x, jscan.SegmentPlan.tree_unflatten(N // 8, plan)),
+        [((N, 128), F32), *[((N,), I32)] * 3],
+    )
     located = functools.partial(jscan.Segments.from_lengths, total=N)
     yield "located ids", lambda lengths: located(lengths).ids, [((99,), I32)]
     yield "located flags", lambda lengths: located(lengths).flags, [((99,), I32)]

@@ -144,16 +144,7 @@ def divided(
     own = len(shape.extents) > 1 and rng.random() < 0.5
     if form == "flags":
         dtype = rng.choices(["bool", "uint8", "int32"], [6, 2, 2])[0]
-        per_million = 0 if period >= n else round(10**6 / period)
-        extents = shape.extents if own else (n,)
-        make = call(values.marks, per_million)
-        if rng.random() < 0.15:
-            said = f"{said} in the second half"
-            make = call(values.late_marks, per_million)
-        heads = Operand(extents, dtype, make)
-        count = n if period == 1 else 1 + math.ceil(n / period + 6 * math.sqrt(n / period))
-        word = f"{said} by {dtype} flags" + (" of each row" if own else "")
-        return Division(form, word, (heads,), min(count, n))
+        return flagged(shape, period, dtype, own=own, late=rng.random() < 0.15)
     count = values.count_of(period, n)
     if form == "ids":
         own = own and shape.axis == len(shape.extents) - 1
@@ -165,6 +156,20 @@ def divided(
     size = count + (form == "offsets")
     row = Operand((size,), "int32", call(described, period, n), True)
     return Division(form, f"{said} by {form}", (row,), count)
+
+
+def flagged(
+    shape: Shape, period: int, dtype: str = "bool", *, own: bool = False, late: bool = False
+) -> Division:
+    """Segments of such a length on average by flags, perhaps in the second half alone."""
+    n = shape.length
+    per_million = 0 if period >= n else round(10**6 / period)
+    make = call(values.late_marks if late else values.marks, per_million)
+    heads = Operand(shape.extents if own else (n,), dtype, make)
+    count = n if period == 1 else 1 + math.ceil(n / period + 6 * math.sqrt(n / period))
+    said = "one segment" if period >= n else f"segments of {period}"
+    where = " in the second half" * late + f" by {dtype} flags" + " of each row" * own
+    return Division("flags", said + where, (heads,), min(count, n))
 
 
 def dtype_of(rng: random.Random, allowed: tuple[str, ...]) -> str:

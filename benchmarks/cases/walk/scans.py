@@ -27,6 +27,7 @@ from benchmarks.cases.walk.operators import (
     XOR,
     Drawable,
 )
+from benchmarks.cases.walk.shapes import Shape
 
 
 def draw_cumulative(rng: random.Random, size: int) -> Drawn:
@@ -35,7 +36,12 @@ def draw_cumulative(rng: random.Random, size: int) -> Drawn:
     (name,) = rng.choices(names, [weight for _, weight in CUMULATIVE.values()])
     operator, _ = CUMULATIVE[name]
     dtype, shape = dtype_of(rng, operator.dtypes), shapes.drawn(rng, size)
-    way = way_of(rng, shape)
+    return cumulative(name, dtype, shape, way_of(rng, shape))
+
+
+def cumulative(name: str, dtype: str, shape: Shape, way: Way) -> Drawn:
+    """A cumulative operation of such an array."""
+    operator, _ = CUMULATIVE[name]
     x = leaf(shape.extents, dtype, operator.values[0])
     run = call(operations.cumulative, name, way.division.form, axis=shape.axis, **way.how)
     peers: dict[str, Operation] = {}
@@ -115,17 +121,30 @@ def draw_recurrence(rng: random.Random, size: int) -> Drawn:
     """`jscan.linear_recurrence`, perhaps with shared coefficients or a start."""
     dtype, shape = dtype_of(rng, NUMBERS), shapes.drawn(rng, size)
     way = way_of(rng, shape, exclusive=0.0)
-    extents, words = shape.extents, way.words
-    slopes = extents
+    extents = slopes = shape.extents
     if len(extents) > 1 and rng.random() < 0.3:
         shared = rng.choice([d for d in range(len(extents)) if d != shape.axis])
         slopes = (*extents[:shared], 1, *extents[shared + 1 :])
         if shared == len(extents) - 1 and rng.random() < 0.5:
             slopes = slopes[:-1]
+    return recurrence(dtype, shape, way, slopes, started=rng.random() < 0.2)
+
+
+def recurrence(
+    dtype: str,
+    shape: Shape,
+    way: Way,
+    slopes: tuple[int, ...] | None = None,
+    *,
+    started: bool = False,
+) -> Drawn:
+    """A recurrence of such an array, perhaps with shared coefficients or a start."""
+    extents, words = shape.extents, way.words
+    if slopes is not None and slopes != extents:
         words = (*words, f"a of {slopes}")
-    a, b = leaf(slopes, dtype, "factors"), leaf(extents, dtype, "signs")
+    a, b = leaf(slopes or extents, dtype, "factors"), leaf(extents, dtype, "signs")
     start: tuple[Operand, ...] = ()
-    if rng.random() < 0.2:
+    if started:
         row = extents[: shape.axis] + extents[shape.axis + 1 :]
         start, words = (leaf(row, dtype, "signs"),), (*words, "h0")
     run = call(*(operations.recurrence, way.division.form, bool(start)), axis=shape.axis, **way.how)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 
 import jax
@@ -286,9 +287,17 @@ def strips(shape: Shape) -> Tuning:
     """
     if shape.tile is not None:
         return shape.tile
+    together = 1
     if shape.inner > 1:
-        lanes = min(64, next_power_of_2(shape.inner))
-        strip = max(2, device().strip_elements // lanes // shape.words)
+        # A thread takes 16 bytes of lanes at once where rows are multiples of that, and a warp
+        # those of 32 threads: an address and a condition are for several elements.
+        widest = 16 // next_power_of_2(-(-shape.width // shape.leaves))
+        aligned = math.gcd(shape.inner, max(1, min(8, widest)))
+        lanes = min(32 * max(2, aligned), next_power_of_2(shape.inner))
+        together = max(1, min(aligned, lanes // 32))
+        registers = max(shape.words, shape.leaves if together > 2 else 1)
+        elements = device().strip_elements * (2 if together > 2 else 1)
+        strip = max(2, elements // lanes // registers)
         window = 2 if lanes > 16 else 8
         most, least = 32 * strip, 8 * strip
     else:
@@ -301,7 +310,7 @@ def strips(shape: Shape) -> Tuning:
     length = most
     while length > least and columns * -(-shape.n // length) < device().programs:
         length //= 2
-    return Tuning(length=length, lanes=lanes, warps=1, window=window, strip=strip)
+    return Tuning(length, lanes, warps=1, window=window, strip=strip, together=together)
 
 
 def _strip(shape: Shape) -> int:
@@ -346,10 +355,12 @@ def _level(shape: Shape) -> Tuning:
     if shape.inner > 1:
         # A tile leaves two entries, so that a strip of two would be no step forward.
         strip = max(strip, LEVEL)
-        lanes = min(lanes, next_power_of_2(2**14 // (strip * shape.width)))
+        lanes = min(lanes, 64, next_power_of_2(2**14 // (strip * shape.width)))
     elif not shape.segmented:
         strip = 4 * _strip(shape)
-    return dataclasses.replace(tuned, strip=strip, lanes=lanes, length=max(tuned.length, strip))
+    together = max(1, min(tuned.together, lanes // 32))
+    length = max(tuned.length, strip)
+    return dataclasses.replace(tuned, strip=strip, lanes=lanes, length=length, together=together)
 
 
 def entries(extent: int, tuned: Tuning) -> Tuning:

@@ -18,7 +18,7 @@ class Tuning:
     """The cut of a scan: rows, positions and lanes of a tile, warps a program, tiles a window.
 
     Reductions, and scans in two passes, read a tile in strips of so many positions; 0 stands for
-    the whole tile.
+    the whole tile. A thread takes so many neighbouring lanes ``together``.
     """
 
     length: int
@@ -27,6 +27,7 @@ class Tuning:
     window: int
     rows: int = 1
     strip: int = 0
+    together: int = 1
 
     @property
     def strip_or_tile(self) -> int:

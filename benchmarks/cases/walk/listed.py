@@ -1,0 +1,70 @@
+"""Calls that a walk found slow once, each kind with what is hoped for: the same in every run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from benchmarks.cases.case import Aim
+from benchmarks.cases.walk.calls import Division, Drawn, Way, flagged
+from benchmarks.cases.walk.operators import NUMBERS
+from benchmarks.cases.walk.scans import cumulative, recurrence
+from benchmarks.cases.walk.shapes import Shape
+from benchmarks.cases.walk.steps import Step, step_of
+
+VOCABULARIES = ((1280, 50257), (64, 50257), (64, 128256))
+LONG = 2**26
+PERIOD = 100
+"""How long segments are on average."""
+BACKWARDS = (False, True)
+
+
+@functools.cache
+def steps(largest: int) -> tuple[Step, ...]:
+    """All of them; longer ones than ``largest`` are cut."""
+    found = enumerate(_calls(largest))
+    return tuple(step_of(number, call, kind, aim) for number, (kind, aim, call) in found)
+
+
+def step(number: int, largest: int) -> Step:
+    """The one of this number."""
+    return steps(largest)[number]
+
+
+def _calls(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
+    """Calls, with the kind of each and its aim."""
+    for extents in VOCABULARIES:
+        rows = Shape("vocabulary", (min(extents[0], max(largest // extents[1], 1)), extents[1]), 1)
+        aim = Aim(0.88, 0.80) if rows.size >= 2**24 else Aim(0.88, None)
+        for dtype in NUMBERS:
+            for reverse in BACKWARDS:
+                for segments in (Division(), flagged(rows, PERIOD, own=True)):
+                    way = Way(reverse, False, segments)
+                    kind = f"rows {extents[0]} × {extents[1]}"
+                    yield kind, aim, cumulative("cumsum", dtype, rows, way)
+    yield from _long(min(LONG, largest))
+
+
+def _long(n: int) -> Iterator[tuple[str, Aim, Drawn]]:
+    """One row."""
+    row, segments = Shape("one row", (n,), 0), flagged(Shape("one row", (n,), 0), PERIOD)
+    forwards = Way(False, False, Division())
+    for call in (
+        cumulative("cumsum", "complex64", row, forwards),
+        recurrence("complex64", row, forwards),
+    ):
+        yield "complex64", Aim(0.88, 0.80), call
+    for dtype in ("uint8", "int8"):
+        for name in ("cumsum", "cummax"):
+            for reverse in BACKWARDS:
+                way = Way(reverse, False, Division())
+                yield "bytes", Aim(0.80, 0.72), cumulative(name, dtype, row, way)
+    for reverse, exclusive in ((False, False), (False, True), (True, False), (True, True)):
+        way = Way(reverse, exclusive, segments)
+        if way.how:
+            call = cumulative("cumsum", "float32", row, way)
+            yield "segmented, exclusive or reversed", Aim(0.92, 0.85), call
+        else:
+            yield "segmented int32", Aim(0.95, 0.90), cumulative("cumsum", "int32", row, way)
+            call = cumulative("cumlogsumexp", "float32", row, way)
+            yield "segmented logaddexp", Aim(0.80, 0.65), call
