@@ -169,7 +169,7 @@ class Scan:
     def _behind_the_lead(self, tile: Tile, values: Sequence[jax.Array]) -> list[jax.Array]:
         """The values, with what does not count in the places in front of the row."""
         filled = []
-        for value, (neutral, through_first) in zip(values, self._neutral(), strict=True):
+        for value, (neutral, through_first) in zip(values, self._in_front(), strict=True):
             before = tile.before_start(1 if through_first else 0)
             filled.append(jnp.where(before, constant(value.shape, neutral), value))
         return filled
@@ -178,16 +178,19 @@ class Scan:
         """The values from ``place`` 0 on, with what does not count in front of it."""
         return [
             jnp.where(place < np.int32(through), constant(value.shape, neutral), value)
-            for value, (neutral, through) in zip(values, self._neutral(), strict=True)
+            for value, (neutral, through) in zip(values, self._in_front(), strict=True)
         ]
 
-    def _neutral(self) -> tuple[tuple[Any, bool], ...]:
-        """What may stand in front of a row: see `operator.front`."""
+    @property
+    def neutral(self) -> tuple[tuple[Any, bool], ...] | None:
+        """What may stand in front of a row, if that is known: see `operator.front`."""
         if self.linear:
             return ((self.dtypes[0].type(-np.inf), False),)
-        known = front(self.operator, self.used_parts)
-        assert known is not None
-        return known
+        return front(self.operator, self.used_parts)
+
+    def _in_front(self) -> tuple[tuple[Any, bool], ...]:
+        assert self.neutral is not None
+        return self.neutral
 
     def _started(
         self, start: Start, tile: Tile, inputs: Sequence[Ref], values: Sequence[jax.Array]

@@ -41,7 +41,6 @@ from jscan.kernels.launch import (
     whole_bytes,
     why_not_dtypes,
 )
-from jscan.kernels.layout import outer_n_inner
 from jscan.kernels.logaddexp import is_logaddexp
 from jscan.kernels.operator import Inexpressible, front, prepare
 from jscan.kernels.start import placed
@@ -119,19 +118,25 @@ def scan(
     operator, segmented = prepare(combine), flags is not None
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     written = tuple(w for dtype in results for w in read_dtypes(dtype))
+    shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
     of_results, row = full, 0
     if before is None and method in ("auto", "lookback"):
-        row = _row(operands, written, full, axis, reverse=reverse, segmented=segmented)
+        row = _row(operands, written, full, shape, reverse=reverse)
     if row:
         operands = [x.reshape(-1) for x in operands]
-        leaves = [x.reshape(-1) for x in leaves]
         full, axis, method = (math.prod(full),), 0, "lookback"
-    shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
+        shape = dataclasses.replace(shape, outer=1, n=full[0])
     wanted = tuple(u for d, u in zip(results, used, strict=True) for _ in read_dtypes(d))
     real_used = tuple(u for d, u in zip(results, used, strict=True) for _ in real_dtypes(d))
     if method == "auto" and tuning.suits_two_passes(shape, sum(real_used)):
         method = "reduce_then_scan"
-    tuned = tuning.rows(shape, row) if row else tuning.chosen(shape, method, tuning.SCAN)
+    if row:
+        walks = not segmented and _neutral_is_known(combine, real_used)
+        tuned = tuning.rows(shape, row, walks=walks)
+    else:
+        tuned = tuning.chosen(shape, method, tuning.SCAN)
+    if reverse and exclusive:
+        tuned = tuning.both_ways(shape, tuned)
     cut = Cut(
         *(operands, full, axis, tuned),
         reverse=reverse,
@@ -157,24 +162,23 @@ def _row(
     operands: Sequence[jax.Array],
     results: Sequence[np.dtype],
     full: tuple[int, ...],
-    axis: int,
+    shape: tuning.Shape,
     *,
     reverse: bool,
-    segmented: bool,
 ) -> int:
     """The length of the rows, if these are better scanned one behind the other; else 0.
 
     Rows that begin inside of words would be read and written element by element. One behind the
     other they are an array that begins with a word, in which scans restart.
     """
-    outer, n, inner = outer_n_inner(full, axis)
     dtypes = [*(x.dtype for x in operands), *results]
-    aligned = all(n * dtype.itemsize % 16 == 0 for dtype in dtypes)
+    aligned = all(shape.n * dtype.itemsize % 16 == 0 for dtype in dtypes)
     # The end of a lone row is compiled apart (`Scan.on_tile`).
-    alone = outer == 1 and not reverse and not segmented
+    alone = shape.outer == 1 and not reverse and not shape.segmented
     whole = all(x.size == math.prod(full) for x in operands)
-    fits = (outer + 1) * n < extent.FAR
-    return n if inner == 1 and not aligned and not alone and whole and fits else 0
+    fits = (shape.outer + 1) * shape.n < extent.FAR
+    suits = shape.inner == 1 and not aligned and not alone and whole and fits
+    return shape.n if suits and tuning.suits_one_row(shape) else 0
 
 
 def _together(
@@ -195,8 +199,11 @@ def _takes_a_lead(
     combine: Combine, used: tuple[bool, ...], exclusive: bool, segmented: bool
 ) -> bool:
     """Whether places in front of a row can be filled with what leaves no trace."""
-    known = exclusive or segmented or is_logaddexp(combine)
-    return known or front(prepare(combine), used) is not None
+    return exclusive or segmented or _neutral_is_known(combine, used)
+
+
+def _neutral_is_known(combine: Combine, used: tuple[bool, ...]) -> bool:
+    return is_logaddexp(combine) or front(prepare(combine), used) is not None
 
 
 def _described(
@@ -239,7 +246,8 @@ def run(
         body = functools.partial(chained.kernel, scan)
         return cut.call(scan, beside, body, chained.tile_state(scan), "jscan_chained", interpret)
     assert cut.tuned.warps == 1 or cut.tuned.window == 32 * cut.tuned.warps, cut.tuned
-    strip = cut.tuned.strip if scan.geometry.row > scan.geometry.length else 0
+    walks = scan.geometry.row > scan.geometry.length and scan.neutral is not None
+    strip = cut.tuned.strip if walks and scan.flag_view is None else 0
     body = functools.partial(lookback.kernel, scan, cut.tuned.window, strip)
     return cut.call(scan, beside, body, lookback.tile_state(scan), "jscan_lookback", interpret)
 

@@ -371,7 +371,9 @@ class Tile:
 
     def is_ragged(self) -> jax.Array:
         """Whether the axis, whose tiles are cut from the front, ends inside of the tile."""
-        return self.index == np.int32(0 if self.geometry.reverse else self.geometry.tiles - 1)
+        # Opaque, since Triton 3.6 fails where it knows that a look back is the first tile's.
+        index = language.opaque(self.index)
+        return index == np.int32(0 if self.geometry.reverse else self.geometry.tiles - 1)
 
     def _phase(self, step: int) -> jax.Array:
         """The place in its row of the element ``step`` behind the tile's first in memory."""

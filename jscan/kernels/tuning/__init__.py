@@ -4,6 +4,7 @@ from jscan.kernels.tuning.choose import REDUCTION as REDUCTION
 from jscan.kernels.tuning.choose import SCAN as SCAN
 from jscan.kernels.tuning.choose import beside as beside
 from jscan.kernels.tuning.choose import block as block
+from jscan.kernels.tuning.choose import both_ways as both_ways
 from jscan.kernels.tuning.choose import chain as chain
 from jscan.kernels.tuning.choose import chosen as chosen
 from jscan.kernels.tuning.choose import device as device
@@ -17,6 +18,7 @@ from jscan.kernels.tuning.choose import serial as serial
 from jscan.kernels.tuning.choose import strips as strips
 from jscan.kernels.tuning.choose import suits_block as suits_block
 from jscan.kernels.tuning.choose import suits_levels as suits_levels
+from jscan.kernels.tuning.choose import suits_one_row as suits_one_row
 from jscan.kernels.tuning.choose import suits_two_passes as suits_two_passes
 from jscan.kernels.tuning.choose import suits_words as suits_words
 from jscan.kernels.tuning.choose import tree as tree

@@ -106,20 +106,47 @@ def lookback(shape: Shape) -> Tuning:
     return _of_neighbours(shape, rule or _full(shape))
 
 
-def rows(shape: Shape, row: int) -> Tuning:
+def suits_one_row(shape: Shape) -> bool:
+    """Whether rows that begin inside of words are better scanned one behind the other.
+
+    Not those that fill a tile of whole rows without segments. Sum, of copy speed, as rows and one
+    behind the other (H200, 2026-11-23): float32, rows of 671 0.93 and 0.76, of 1023 0.94 and 0.83,
+    of 65 0.79 and 0.93, of 16381 0.71 and 0.83; bfloat16, of 671 0.85 and 0.61, of 3 0.57 and 0.64,
+    of 65 0.30 and 0.61, of 16381 0.36 and 0.62.
+    """
+    tile = block(shape)
+    if tile is None or shape.segmented or shape.n > 4096:
+        return True
+    if shape.width >= 8:
+        return shape.n < 32
+    filled = 5 * shape.n > 3 * tile.length
+    return not filled or (shape.width < 4 and shape.n < 256)
+
+
+def rows(shape: Shape, row: int, *, walks: bool) -> Tuning:
     """The tile of rows of so many elements, one behind the other.
 
-    Long rows begin in few tiles, and these are walked by strips. Short ones begin in most, and
-    restarts take registers.
+    Long rows begin in few tiles, and a kernel that ``walks`` takes these by strips. Short ones
+    begin in most, and restarts take registers.
     """
     if shape.tile is not None:
         return shape.tile
     plain, flagged = (dataclasses.replace(shape, segmented=s) for s in (False, True))
     tuned = _of_neighbours(shape, _rule(plain))
-    if not shape.segmented and row >= 4 * tuned.length:
+    if walks and row >= 4 * tuned.length:
         return dataclasses.replace(tuned, strip=512)
-    tuned = _of_neighbours(shape, first_match(device().few, flagged) or _rule(flagged))
-    return dataclasses.replace(tuned, length=min(tuned.length, 1024))
+    return _of_neighbours(shape, first_match(device().few, flagged) or _rule(flagged))
+
+
+def both_ways(shape: Shape, chosen: Tuning) -> Tuning:
+    """The tile of a segmented scan that is reversed and exclusive.
+
+    Flags come from two places to the right, singly: float32, 2^27, 0.84 of copy speed with 512
+    positions, 0.71 with 1024; float64 0.82 and 0.67 (H200, 2026-11-23).
+    """
+    if shape.tile is not None or not shape.segmented or shape.inner > 1 or chosen.rows > 1:
+        return chosen
+    return dataclasses.replace(chosen, length=min(chosen.length, 512 * chosen.warps))
 
 
 def scatter(shape: Shape) -> Tuning:
@@ -217,12 +244,16 @@ def suits_words(shape: Shape) -> bool:
 def _beside_lanes(shape: Shape) -> Tuning:
     """The tile of a row whose elements have other rows' between them in memory."""
     lanes = min(32, next_power_of_2(shape.inner))
+    if shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32:
+        # Sectors at both ends are another program's too: sum (33, 2048, 999), float32, 0.64 of copy
+        # speed with 128 lanes, 0.58 with 64, 0.47 with 32 (H200, 2026-11-23).
+        lanes = 128 if shape.words == 1 and not shape.segmented else 64
     length = min(device().lane_elements // lanes // shape.words, 1024)
     if shape.segmented or shape.equations > 4:
         length //= 2
     # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to
     # go (benchmarks/NOTES.md, "The tile").
-    window = {32: 2, 16: 8}.get(lanes, 16)
+    window = 2 if lanes >= 32 else 8 if lanes == 16 else 16
     return Tuning(length=max(length, 16), lanes=lanes, warps=1, window=window)
 
 
