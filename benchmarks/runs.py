@@ -29,6 +29,7 @@ ON_ANY_MACHINE = {
     "accuracy": "errors of inclusive sums over the length; up to 2^20 where there is no GPU",
     "latency": "the time of a call, beside lax.associative_scan",
     "compile": "the time to compile and the size of the program",
+    "overhead": "the time of a call outside of jit beside a jitted one, and what it compiles",
 }
 """The suites that are no lists of cases, each with a line of help."""
 ON_SEVERAL_DEVICES = {

@@ -25,6 +25,7 @@ from jscan.segments import (
     can_be_read,
     describe,
     head_flags,
+    heads_to_send,
     is_whole,
     shape_of,
     without_flags,
@@ -43,7 +44,7 @@ def of_scan(segments: Any) -> Any:
         return marks(segments)
     if not can_be_read(segments):
         return UNFIT
-    flags = head_flags(segments)
+    flags = heads_to_send(segments)
     return flags if flags.ndim == 1 else Segments("flags", flags)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import export, lax
 
 from jscan import heads, meshes, primitives
 from jscan.arguments import arrays, descriptors
 from jscan.derivatives.recurrence import sum_of
-from jscan.eager import is_untraced
+from jscan.remembered import Remembered
 
 __all__ = ["SegmentPlan"]
 
@@ -97,7 +98,7 @@ class SegmentPlan:
             narrow = jnp.asarray(descriptors.narrow_numbers(ids, count))
             find = functools.partial(_sorted, num_segments=count)
             self._parts = meshes.automatically(find, narrow, like=[])
-        self._placed: tuple[Any, Parts] | None = None
+        self._placed = (Remembered(), Remembered(), Remembered())
 
     @property
     def num_segments(self) -> int:
@@ -147,22 +148,15 @@ class SegmentPlan:
 
     @property
     def _arrays(self) -> Parts:
-        """The parts on a device, where known ones are moved once, or as constants of a trace.
-
-        XLA would fold what is computed from constants as it compiles, hence the barrier.
-        """
-        if not descriptors.is_known(self._parts[0]) or isinstance(self._parts[0], jax.Array):
+        """The parts on a device, where known ones are moved once, or in this trace."""
+        if not isinstance(self._parts[0], np.ndarray):
             return self._parts
-        here = jax.sharding.get_abstract_mesh()
-        kept = self._placed if is_untraced() else None
-        if kept is not None and kept[0] == here and not kept[1][0].is_deleted():
-            return kept[1]
-        moved: Parts = jax.tree.map(jnp.asarray, self._parts)
-        if isinstance(moved[0], jax.core.Tracer):
-            held: Parts = lax.optimization_barrier(moved)
-            return held
-        self._placed = here, moved
-        return moved
+        pairs = zip(self._parts, self._placed, strict=True)
+        numbers, order, in_order = (
+            None if part is None else placed.array(functools.partial(_placed, part))
+            for part, placed in pairs
+        )
+        return numbers, order, in_order
 
     def tree_flatten(self) -> tuple[Parts, int]:
         """The arrays, and the number of segments."""
@@ -172,7 +166,8 @@ class SegmentPlan:
     def tree_unflatten(cls, num_segments: int, parts: Any) -> SegmentPlan:
         """The plan that was flattened; nothing is checked."""
         plan = object.__new__(cls)
-        plan._num_segments, plan._parts, plan._placed = num_segments, tuple(parts), None
+        plan._num_segments, plan._parts = num_segments, tuple(parts)
+        plan._placed = (Remembered(), Remembered(), Remembered())
         return plan
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -190,6 +185,18 @@ export.register_pytree_node_serialization(
     serialize_auxdata=lambda aux: json.dumps(aux).encode(),
     deserialize_auxdata=lambda data: int(json.loads(data)),
 )
+
+
+def _placed(part: np.ndarray) -> jax.Array:
+    """A known array on the device, or in a trace behind a barrier.
+
+    XLA folds what is computed from a constant as it compiles.
+    """
+    array = jnp.asarray(part)
+    held: jax.Array = (
+        lax.optimization_barrier(array) if isinstance(array, jax.core.Tracer) else array
+    )
+    return held
 
 
 def operands(plan: SegmentPlan, rank: int) -> list[jax.Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
@@ -125,7 +126,7 @@ class Segments:
         if is_known(array):
             bounds = descriptors.bounds_of_lengths(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
-        total = _required_total(caller, "lengths", total)
+        total = descriptors.required_total(caller, "lengths", total)
         return cls("bounds", traced_bounds.of_lengths(array, total), total)
 
     @classmethod
@@ -154,16 +155,15 @@ class Segments:
         if is_known(array):
             bounds = descriptors.bounds_of_offsets(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
-        total = _required_total(caller, "offsets", total)
+        total = descriptors.required_total(caller, "offsets", total)
         return cls("bounds", traced_bounds.of_offsets(array, total), total)
 
     @property
     def flags(self) -> jax.Array:
         """Head flags, bool: True on the first element of every segment that has one."""
         heads = head_flags(self)
-        if not self._counted or self._is_read:
-            return as_bool(heads)  # the first element is a head already
-        return counted.with_first(heads)
+        is_first_marked = not self._counted or self._is_read
+        return as_bool(heads) if is_first_marked else counted.with_first(heads)
 
     @property
     def ids(self) -> jax.Array:
@@ -265,18 +265,21 @@ class Segments:
             return locate(bounds, n=self._length, emit=emit)
         if self._length > LONG:
             return locate(placed(descriptors.padded(self._array)), n=self._length, emit=emit)
-        find = descriptors.numbers_of_bounds if emit == "ids" else descriptors.heads_of_bounds
-        return placed(find(self._array))
+        if emit == "ids":
+            return placed(descriptors.numbers_of_bounds(self._array))
+        return placed(self._known_heads)
 
     @property
     def _is_read(self) -> bool:
         """Whether NumPy finds what is asked for: values are known, and nothing is traced."""
         return isinstance(self._array, np.ndarray) and is_untraced()
 
-    @property
+    @functools.cached_property
     def _known_heads(self) -> np.ndarray:
-        """Which elements begin a segment, for known flags or ids."""
-        return descriptors.known_heads(self._array, runs=self._form == "ids")
+        """Which elements begin a segment, for known flags or ids, or for bounds of one row."""
+        if self._counted:
+            return descriptors.known_heads(self._array, runs=self._form == "ids")
+        return descriptors.heads_of_bounds(self._array)
 
     @property
     def _flags(self) -> Any:
@@ -370,6 +373,14 @@ def is_whole(segments: Segments) -> bool:
     return not segments._counted
 
 
+def heads_to_send(segments: Segments) -> Array:
+    """Head flags for one program: known ones are sent along the first time, and then stay there."""
+    is_short = segments._counted or segments._length <= LONG
+    if segments._is_read and is_short and "_known_heads" not in vars(segments):
+        return segments._known_heads
+    return head_flags(segments)
+
+
 def can_be_read(segments: Segments) -> bool:
     """Whether their values are known, and nothing is traced."""
     return is_known(segments._array) and is_untraced()
@@ -387,10 +398,3 @@ def describe(segments: Segments) -> tuple[str, jax.Array]:
     if segments._counted:
         return counted.SOURCES[segments._form], jnp.asarray(segments._array)
     return "offsets", segments._bounds
-
-
-def _required_total(caller: str, name: str, total: int | None) -> int:
-    """The length of the axis, which cannot be left out."""
-    if total is None:
-        raise ValueError(f"{caller}: total is required where {name} is traced")
-    return total

@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 
 @jax.tree_util.register_pytree_node_class
-@dataclasses.dataclass(frozen=True)
 class Bound:
     """An operator as data, beside the numbers that it reads. A pytree: the operator is static.
 
@@ -40,9 +39,15 @@ class Bound:
       neutral: the identity of each leaf where one is needed, and was tried instead.
     """
 
-    combine: Combine
-    scalars: tuple[Any, ...] = ()
-    neutral: tuple[Any, ...] | None = None
+    __slots__ = ("combine", "neutral", "scalars")
+
+    def __init__(
+        self,
+        combine: Combine,
+        scalars: tuple[Any, ...] = (),
+        neutral: tuple[Any, ...] | None = None,
+    ):
+        self.combine, self.scalars, self.neutral = combine, scalars, neutral
 
     def __call__(self, a: Any, b: Any) -> Any:
         """Combine flat lists of leaves."""
@@ -128,10 +133,12 @@ class _Operand(NamedTuple):
     @classmethod
     def of(cls, elems: Any, axis: Any) -> _Operand | None:
         """The arrays of a pytree, or None where they are other ones."""
-        try:
-            leaves, treedef = jax.tree.flatten(elems, is_leaf=is_sparse)
-        except (TypeError, ValueError):  # keys of a dict that have no order
-            return None
+        leaves, treedef = [elems], _ONE_LEAF
+        if not isinstance(elems, jax.Array):
+            try:
+                leaves, treedef = jax.tree.flatten(elems, is_leaf=is_sparse)
+            except (TypeError, ValueError):  # keys of a dict that have no order
+                return None
         if not leaves or type(axis) is not int or not jax.sharding.get_abstract_mesh().empty:
             return None
         dtypes = []
@@ -147,7 +154,7 @@ class _Operand(NamedTuple):
                 dtype = jax.dtypes.canonicalize_dtype(dtype)
             dtypes.append(dtype)
         rank = len(leaves[0].shape)
-        if not -rank <= axis < rank or meshes.explicit_mesh(leaves) is not None:
+        if not -rank <= axis < rank or not all(map(_is_in_no_mesh, leaves)):
             return None
         return cls(leaves, tuple(dtypes), treedef, axis % rank)
 
@@ -158,6 +165,16 @@ class _Operand(NamedTuple):
         strictness = config.jax_numpy_dtype_promotion, config.jax_numpy_rank_promotion
         shape = self.leaves[0].shape
         return self.treedef, self.axis, shape, self.dtypes, config.jax_enable_x64, strictness
+
+
+_ONE_LEAF = jax.tree.structure(0)
+
+
+def _is_in_no_mesh(leaf: Any) -> bool:
+    """Whether an array is in no mesh of Explicit axes; on one device it seldom is in any."""
+    if isinstance(getattr(leaf, "sharding", None), jax.sharding.SingleDeviceSharding):
+        return True
+    return meshes.explicit_mesh(leaf) is None
 
 
 # --- what is kept -------------------------------------------------------------------------------
@@ -193,11 +210,30 @@ class _Template:
         return tuple(as_dtype(scalars[i], dtype) for i, dtype in self.holes)
 
 
-_holes: _Kept[tuple[int, ...]] = _Kept()
-"""Which scalars become operands, by how a function is written and what it is applied to."""
+@dataclasses.dataclass(frozen=True)
+class _Family:
+    """The templates of functions that are written alike, for one kind of operands.
 
-_templates: _Kept[_Template] = _Kept()
-"""Templates by these and by the scalars that stay constants."""
+    Attributes:
+      holes: the scalars that become operands.
+      templates: by the scalars that stay constants.
+    """
+
+    holes: tuple[int, ...]
+    templates: _Kept[_Template]
+
+    def constants(self, scalars: Sequence[Any]) -> tuple[Any, ...]:
+        """The scalars that stay constants. Raises `Unreadable` where one is on a device."""
+        if len(self.holes) == len(scalars):
+            return ()
+        return tuple(constant(x) for i, x in enumerate(scalars) if i not in self.holes)
+
+
+_families: _Kept[_Family] = _Kept()
+"""By how a function is written and what it is applied to."""
+
+_same: _Kept[Combine] = _Kept()
+"""Operators by what they compute, so that those that are alike are one object."""
 
 _proved: _Kept[Combine | None] = _Kept()
 """Operators with an identity that is proved, by the operator and the identity."""
@@ -215,22 +251,29 @@ def _found(caller: str, fn: Any, operand: _Operand) -> tuple[Combine, tuple[Any,
         except (Unreadable, OverflowError):
             pass
     traced = _traced(caller, fn, operand)
-    return None if traced is None else (traced.combine, ())
+    return None if traced is None else (_one(traced.combine), ())
 
 
 def _template(caller: str, fn: Any, described: Written, operand: _Operand) -> _Template:
     """The template of a function that is described. Raises `Unreadable`."""
     key, scalars = (described.key, operand.key), described.scalars
-    if key in _holes:
-        constants = (key, _constants(scalars, _holes[key]))
-        if constants in _templates:
-            return _templates[constants]
+    family = _families.get(key)
+    constants = None if family is None else family.constants(scalars)
+    if family is not None and constants in family.templates:
+        return family.templates[constants]
     template = _new_template(caller, fn, scalars, operand)
     holes = tuple(i for i, _ in template.holes)
-    if _holes.setdefault(key, holes) != holes:
+    if family is None:
+        family = _families.keep(key, _Family(holes, _Kept()))
+    if family.holes != holes:
         raise Unreadable  # other constants leave other scalars free
-    _holes.keep(key, holes)
-    return _templates.keep((key, _constants(scalars, holes)), template)
+    return family.templates.keep(family.constants(scalars), template)
+
+
+def _one(combine: Combine) -> Combine:
+    """The operator, or the one that was found first and computes the same."""
+    found = _same.get(combine)
+    return _same.keep(combine, combine) if found is None else found
 
 
 def _constants(scalars: Sequence[Any], holes: Sequence[int]) -> tuple[Any, ...]:
@@ -273,7 +316,7 @@ def _new_template(caller: str, fn: Any, scalars: Sequence[Any], operand: _Operan
     found = opened(every) if scalars else None
     if found is None and len(scalars) > 1:
         found = opened([i for i in every if opened([i]) is not None])
-    return _Template(plain.combine) if found is None else found
+    return _Template(_one(plain.combine)) if found is None else found
 
 
 def _opened(
@@ -306,4 +349,4 @@ def _opened(
     dtypes = matched(plain, traced.combine, [scalars[i] for i in places])
     if dtypes is None:
         return None
-    return _Template(retyped(traced.combine, dtypes), tuple(zip(places, dtypes, strict=True)))
+    return _Template(_one(retyped(traced.combine, dtypes)), tuple(zip(places, dtypes, strict=True)))

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.monitoring
 import numpy as np
 
 import jscan
@@ -81,6 +82,27 @@ def lower_for_cuda(fn: Any, operands: Sequence[Any]) -> jax.stages.Lowered:
     """Lowers ``fn`` for a CUDA GPU, on any machine."""
     with contextlib.nullcontext() if has_gpu() else abstract_gpus():
         return jax.jit(fn).trace(*operands).lower(lowering_platforms=("cuda",))
+
+
+_compiled: list[str] = []
+
+
+def _count(event: str, duration_secs: float, **_: str | int) -> None:
+    del duration_secs
+    if event == "/jax/core/compile/backend_compile_duration":
+        _compiled.append(event)
+
+
+jax.monitoring.register_event_duration_secs_listener(_count)
+
+
+@contextlib.contextmanager
+def compilations() -> Iterator[list[str]]:
+    """The programs that are compiled in a block, as JAX counts them."""
+    found: list[str] = []
+    before = len(_compiled)
+    yield found
+    found += _compiled[before:]
 
 
 def _platform_version() -> str:

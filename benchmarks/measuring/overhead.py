@@ -1,4 +1,4 @@
-"""What a call and a compilation cost beside lax.associative_scan, on any machine."""
+"""What a call and a compilation cost beside those of lax and jax.numpy, on any machine."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
-import statistics
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +16,8 @@ from jax import lax
 import jscan
 from benchmarks.cases import inputs, operations
 from benchmarks.cases.case import Operation, call
-from benchmarks.measuring import machine
+from benchmarks.measuring import machine, outside_jit
+from benchmarks.measuring.turns import advancing, entry_of, in_turn, timed
 from benchmarks.reporting import terminal
 
 LENGTH = 2**20
@@ -110,6 +109,8 @@ def measured(suite: str) -> dict[str, list[dict[str, Any]]]:
     if suite in ("core", "compile"):
         content["compile"] = compile_times()
         content["sizes"] = program_sizes()
+    if suite == "overhead":
+        content["overhead"] = outside_jit.measured()
     if suite in ("strategies", "all"):
         content["lengths"] = by_length()
     return content
@@ -119,6 +120,7 @@ TITLES = {
     "latency": "A call at 2^20, by the wall clock",
     "compile": "Trace, lower and compile at 2^20",
     "lengths": "A call by the wall clock",
+    "overhead": f"A call outside of jit of {outside_jit.SHORT} elements, beside a jitted one",
 }
 
 
@@ -136,10 +138,12 @@ def show(content: Mapping[str, Any]) -> None:
                     f"{entry['ratio']:.2f}",
                     f"{entry['ratio_of_fastest']:.2f}",
                     "–" if entry["allowed"] is None else f"{entry['allowed']:.2f}",
+                    *([str(entry["compiled"])] if "compiled" in entry else []),
                 ]
                 for entry in content[name]
             ]
-            terminal.table(f"{title}: medians, lower is better", columns, rows)
+            more = ["compiled"] if name == "overhead" else []
+            terminal.table(f"{title}: medians, lower is better", [*columns, *more], rows)
     if "sizes" in content:
         backend = jax.default_backend()
         counts = {
@@ -156,36 +160,27 @@ def show(content: Mapping[str, Any]) -> None:
         terminal.table("Size of the program", ["program", *counts.values()], rows)
 
 
-def _advancing(title: str, total: int, entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    found = []
-    with terminal.progress(title, total) as advance:
-        for entry in entries:
-            found.append(entry)
-            advance("")
-    return found
-
-
 def latency(seconds: float = 1.5) -> list[dict[str, Any]]:
     """Times jitted calls, jscan and lax in turn, by the wall clock; so long for each operation."""
     allowed = None if machine.has_gpu() else ALLOWED_CALL
 
     def entries() -> Iterator[dict[str, Any]]:
         for pair in PAIRS:
-            yield _in_turn(f"{pair.name}, jitted", _jitted(pair, LENGTH), seconds, allowed)
+            yield in_turn(f"{pair.name}, jitted", _jitted(pair, LENGTH), seconds, allowed)
         operands = FLOATS.operands(2**12)
         both = [functools.partial(fn, *operands) for fn in BESIDE_CUMSUM.both]
-        yield _in_turn("sum, float32, 2^12, not jitted, beside lax.cumsum", both, seconds)
+        yield in_turn("sum, float32, 2^12, not jitted, beside lax.cumsum", both, seconds)
 
-    return _advancing("calls", len(PAIRS) + 1, entries())
+    return advancing("calls", len(PAIRS) + 1, entries())
 
 
 def by_length(seconds: float = 0.2) -> list[dict[str, Any]]:
     """Times jitted calls over the length, jscan's default and lax in turn, by the wall clock."""
     entries = (
-        _in_turn(f"{pair.name}, 2^{n.bit_length() - 1}", _jitted(pair, n), seconds)
+        in_turn(f"{pair.name}, 2^{n.bit_length() - 1}", _jitted(pair, n), seconds)
         for pair, n in itertools.product(BY_LENGTH, LENGTHS)
     )
-    return _advancing("calls", len(BY_LENGTH) * len(LENGTHS), entries)
+    return advancing("calls", len(BY_LENGTH) * len(LENGTHS), entries)
 
 
 def compile_times(repeats: int = 3) -> list[dict[str, Any]]:
@@ -196,10 +191,10 @@ def compile_times(repeats: int = 3) -> list[dict[str, Any]]:
     def entries() -> Iterator[dict[str, Any]]:
         for pair in COMPILED:
             both = [functools.partial(_compile, fn, pair.shapes(LENGTH)) for fn in pair.both]
-            times = [_timed(both, repeat, jax.clear_caches) for repeat in range(repeats)]
-            yield _entry(pair.name, times, ALLOWED_COMPILING)
+            times = [timed(both, repeat, jax.clear_caches) for repeat in range(repeats)]
+            yield entry_of(pair.name, times, ALLOWED_COMPILING)
 
-    return _advancing("compiling", len(COMPILED), entries())
+    return advancing("compiling", len(COMPILED), entries())
 
 
 def _jitted(pair: Pair, n: int) -> list[Callable[[], Any]]:
@@ -211,58 +206,12 @@ def _compile(operation: Operation, shapes: Sequence[Any]) -> None:
     jax.jit(operation).lower(*shapes).compile()
 
 
-def _in_turn(
-    name: str, both: Sequence[Callable[[], Any]], seconds: float, allowed: float | None = None
-) -> dict[str, Any]:
-    """What calls take by turns, after some that warm up."""
-    for one in both:
-        for _ in range(3):
-            jax.block_until_ready(one())
-    begin = time.perf_counter()
-    times: list[tuple[float, float]] = []
-    while len(times) < 21 or time.perf_counter() - begin < seconds:
-        times.append(_timed(both, len(times)))
-    return _entry(name, times, allowed)
-
-
-def _timed(
-    both: Sequence[Callable[[], Any]], turn: int, before: Callable[[], None] = lambda: None
-) -> tuple[float, float]:
-    """Milliseconds of two calls, in an order that favours neither; ``before`` takes none."""
-    took = [0.0, 0.0]
-    for which in (0, 1) if turn % 2 else (1, 0):
-        before()
-        start = time.perf_counter()
-        jax.block_until_ready(both[which]())
-        took[which] = 1e3 * (time.perf_counter() - start)
-    return took[0], took[1]
-
-
-def _entry(
-    name: str, times: Sequence[tuple[float, float]], allowed: float | None
-) -> dict[str, Any]:
-    """Statistics of both; the ratio is the median over neighbouring calls, which share a load."""
-    result: dict[str, Any] = {"name": name}
-    ours, theirs = zip(*times, strict=True)
-    for who, took in (("jscan", ours), ("lax", theirs)):
-        result[who] = {
-            "median_ms": round(statistics.median(took), 4),
-            "min_ms": round(min(took), 4),
-            "max_ms": round(max(took), 4),
-            "repeats": len(took),
-        }
-    result["ratio"] = round(statistics.median(a / b for a, b in times), 4)
-    result["ratio_of_fastest"] = round(min(ours) / min(theirs), 4)
-    result["allowed"] = allowed
-    return result
-
-
 def program_sizes() -> list[dict[str, Any]]:
     """Calls and text of programs lowered for CUDA, and instructions compiled for this backend."""
     exponents = range(12, 27, 2)
     pairs = itertools.product(COMPILED, exponents)
     entries = (_sizes(pair, exponent) for pair, exponent in pairs)
-    return _advancing("lowering", len(COMPILED) * len(exponents), entries)
+    return advancing("lowering", len(COMPILED) * len(exponents), entries)
 
 
 def _sizes(pair: Pair, exponent: int) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def _compile(step: Step, check: bool, timed: bool) -> _Compiled:
     start = time.monotonic()
     executables: dict[Program, jax.stages.Compiled | Exception] = {}
     try:
-        programs = plan(step.case)
+        programs = planned(step)
         wanted = [programs.build, programs.run]
         if check and is_checked(step):
             wanted.append(programs.check)
@@ -183,6 +183,21 @@ def _compile(step: Step, check: bool, timed: bool) -> _Compiled:
         return _Compiled(step, programs, executables, time.monotonic() - start)
     except Exception as error:  # what cannot be traced is a finding
         return _Compiled(step, None, {}, time.monotonic() - start, machine.told(error))
+
+
+def planned(step: Step) -> Plan:
+    """The programs of a step.
+
+    Raises:
+      TypeError: its results are not what they should be.
+    """
+    programs = plan(step.case)
+    result, *_ = programs.check.operands
+    found = [(x.shape, x.dtype.name) for x in jax.tree.leaves(result)]
+    wanted = [(x.shape, x.dtype) for x in step.drawn.results]
+    if found != wanted:
+        raise TypeError(f"the results are {found}, and should be {wanted}")
+    return programs
 
 
 def is_checked(step: Step) -> bool:
@@ -283,7 +298,7 @@ def _peers(
 def why_not_lowered(step: Step) -> str | None:
     """What lowering a step for CUDA raises."""
     try:
-        plan(step.case).run.lower_for_cuda()
+        planned(step).run.lower_for_cuda()
     except Exception as error:  # what cannot be lowered is a finding
         return machine.told(error)
     return None

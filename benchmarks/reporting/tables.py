@@ -206,6 +206,21 @@ def of_overhead(result: Result) -> list[str]:
     return found
 
 
+def of_calls(result: Result) -> list[str]:
+    """Milliseconds beside a jitted function, and what calls after the first compile."""
+    form = curves.milliseconds
+    lines = [
+        (
+            e["name"],
+            *(form(e[who]["median_ms"]) for who in ("jscan", "lax")),
+            f"{e['ratio']:.2f}",
+            str(e["compiled"]),
+        )
+        for e in result["overhead"]
+    ]
+    return [markdown.table(["call", "jscan, ms", "jitted, ms", "ratio", "compiled"], lines)]
+
+
 def why_not(result: Result) -> list[str]:
     """Why peers were not timed, said once for each of them and each reason."""
     reasons: dict[str, None] = {}
@@ -263,6 +278,13 @@ SUITES: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
         devices_table.whole,
     ),
     "latency": ("Calls", "The time of one call by the wall clock.", of_overhead),
+    "overhead": (
+        "Calls outside of `jit`",
+        "The time of one call of 1000 elements by the wall clock, beside that of a jitted function "
+        "that computes the same, and how many programs the calls after the first compile. Each "
+        "call is one of the same kind, but for what is new in it.",
+        of_calls,
+    ),
     "compile": ("Compiling", "The time to trace, lower and compile.", of_overhead),
 }
 """In the order of the page: a suite's heading, what its figures are, and its tables."""

@@ -65,7 +65,7 @@ def _entry(taken: Taken) -> Entry:
         "size": step.drawn.size,
         "bytes": step.case.bytes,
         "failure": taken.failure,
-        "error": taken.error,
+        "error": _finite(taken.error),
         "bound": step.case.check.bound,
         "target": step.case.target,
         "floor": step.case.floor,
@@ -81,6 +81,11 @@ def _entry(taken: Taken) -> Entry:
             for name, peer in taken.peers.items()
         }
     return entry
+
+
+def _finite(error: float | None) -> float | str | None:
+    """What JSON can hold."""
+    return error if error is None or math.isfinite(error) else str(error)
 
 
 def _without_kernels(times: Times) -> Entry:
@@ -174,7 +179,7 @@ def _show_aims(listed: Sequence[Entry]) -> None:
 
 LABELS = (
     *("function", "operator", "dtype", "shape", "axis", "elements", "direction"),
-    "transformation",
+    *("segments", "described by", "transformation"),
 )
 
 

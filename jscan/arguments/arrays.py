@@ -78,7 +78,8 @@ def as_integers(caller: str, name: str, value: Any, *, allow_bool: bool) -> Arra
     Python integers that fit no dtype become an array of dtype object.
     """
     array: Any
-    if any(isinstance(x, jax.Array) for x in _items(value)) or hasattr(value, "__jax_array__"):
+    looked_at = [] if _holds_integers(value) else _items(value)
+    if any(isinstance(x, jax.Array) for x in looked_at) or hasattr(value, "__jax_array__"):
         array = _as_array_of_any_width(caller, name, value)
     else:
         array = _converted(caller, name, value, np.asarray)
@@ -112,7 +113,8 @@ def _converted(caller: str, name: str, value: Any, convert: Callable[[Any], Any]
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{caller}: {name} must be an array without a mask; use its filled()")
     # JAX would take a string for the name of a dtype, and NumPy a sparse array for a list.
-    if is_sparse(value) or any(isinstance(item, str) for item in _items(value)):
+    holds_text = not _holds_integers(value) and any(isinstance(x, str) for x in _items(value))
+    if is_sparse(value) or holds_text:
         raise TypeError(f"{caller}: {name} must be an array of numbers; got {value!r}")
     try:
         return convert(value)
@@ -134,9 +136,14 @@ def _items(value: Any) -> list[Any]:
     """The items of nested lists, or the value itself where it is not a list."""
     if not isinstance(value, (list, tuple)):
         return [value]
-    if all(type(item) is int for item in value):
+    if _holds_integers(value):
         return [*value]
     return jax.tree.leaves(value, is_leaf=lambda item: not isinstance(item, (list, tuple)))
+
+
+def _holds_integers(value: Any) -> bool:
+    """Whether a value is a list of Python integers; a long one is looked through fast."""
+    return isinstance(value, (list, tuple)) and set(map(type, value)) == {int}
 
 
 def _nested_shape(value: Any) -> tuple[int, ...] | None:

@@ -158,6 +158,13 @@ def bounds_of_offsets(caller: str, offsets: Array, total: int | None) -> np.ndar
     return _read_only(values.astype(np.int32))
 
 
+def required_total(caller: str, name: str, total: int | None) -> int:
+    """The length of the axis, which cannot be left out beside what is traced."""
+    if total is None:
+        raise ValueError(f"{caller}: total is required where {name} is traced")
+    return total
+
+
 def narrow_numbers(numbers: Array, num_segments: int) -> Array:
     """Numbers of segments in a dtype that JAX holds.
 

@@ -35,8 +35,8 @@ H200's copy speed, and marks take two launches more and a pass over ids."""
 IDS = 4
 """Results have to be so many times the bytes of ids, which are read once more."""
 
-MARKED, FILLED = 2048, 1024
-"""Elements of a tile of ids, and of results."""
+MARKED, FILLED = 2048, 4096
+"""Elements of a tile of ids, and of results, each of a program of four warps."""
 
 
 def pays(keys: Keys, ids: Sequence[jax.Array], written: Sequence[tuple[int, np.dtype]]) -> bool:
@@ -100,7 +100,7 @@ def filled(
     found = launch.call(
         *(fill, [marks], [(extent, value.dtype) for value in bits]),
         programs=of_results.programs,
-        warps=1,
+        warps=4,
         name="jscan_fill_absent",
         interpret=interpret,
         varies=varies,

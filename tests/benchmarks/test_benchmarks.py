@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import jax
@@ -14,10 +15,10 @@ from benchmarks.__main__ import main
 from benchmarks.cases import strategies
 from benchmarks.cases.case import Aim, Case, Check, Inputs
 from benchmarks.cases.suites import SUITES
-from benchmarks.measuring import machine, measure, overhead
+from benchmarks.measuring import machine, measure, outside_jit, overhead
 from benchmarks.measuring.measure import Outcome, Times
 from benchmarks.measuring.programs import compile_all, found, plan, programs_of
-from benchmarks.reporting import curves, report
+from benchmarks.reporting import curves, report, tables
 from tests.kernels.test_lowering import readable
 
 # The suites whose cases are points of curves or bars.
@@ -277,7 +278,7 @@ def test_all_goes_on_after_a_suite_that_fails_and_stops_when_time_is_up(monkeypa
     monkeypatch.setattr(runs, "study", run)
     monkeypatch.setattr(runs, "compare", run)
     assert main(["all"]) == 1
-    assert asked == [*SUITES, "accuracy", "latency", "compile"]
+    assert asked == [*SUITES, "accuracy", "latency", "compile", "overhead"]
     assert "segments FAILED: MemoryError: of the GPU" in capsys.readouterr().out
 
     asked.clear()
@@ -285,3 +286,17 @@ def test_all_goes_on_after_a_suite_that_fails_and_stops_when_time_is_up(monkeypa
     assert main(["all"]) == 1
     assert asked == list(SUITES)[:1]
     assert "compile left out" in capsys.readouterr().out
+
+
+def test_calls_outside_of_jit_compile_nothing_after_the_first(monkeypatch, tmp_path):
+    monkeypatch.setattr(outside_jit, "SHORT", 60)
+    monkeypatch.setattr(outside_jit, "measured", functools.partial(outside_jit.measured, 0, 1))
+    path = tmp_path / "overhead.json"
+    with jax.numpy_dtype_promotion("standard"):
+        assert main(["overhead", "--out", str(path)]) == 0
+    entries = json.loads(path.read_text())["overhead"]
+    assert {entry["name"]: entry["compiled"] for entry in entries} == {
+        entry["name"]: 0 for entry in entries
+    }
+    assert all(entry["lax"]["median_ms"] > 0 for entry in entries)
+    assert "a new number in a lambda" in "".join(tables.of_calls({"overhead": entries}))

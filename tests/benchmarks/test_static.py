@@ -84,7 +84,7 @@ def test_the_report_is_of_these_calls():
     assert len({looks.key for looks in committed}) == len(committed)
     assert {looks.kernel.removeprefix("jscan_") for looks in committed} == {
         *("block", "lookback", "chained", "tiles", "propagate", "totals", "parts", "part_totals"),
-        *("reduce", "partials", "locate", "fill"),
+        *("reduce", "partials", "locate", "fill", "fill_absent", "mark"),
     }
 
 

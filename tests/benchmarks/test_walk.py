@@ -152,6 +152,16 @@ def test_one_that_raises_is_reported_and_the_others_are_taken():
     assert [found[number].is_right for number in (0, 1)] == [False, True]
 
 
+def test_results_that_are_not_as_drawn_are_reported():
+    step = drawing.step(4, 1, 2**8)
+    other = dataclasses.replace(step.drawn.results[0], dtype="float64")
+    drawn = dataclasses.replace(step.drawn, results=(other,))
+    why = walk.why_not_lowered(dataclasses.replace(step, drawn=drawn))
+    assert why is not None
+    assert why.startswith("TypeError: the results are [")
+    assert walk.why_not_lowered(step) is None
+
+
 def test_no_further_step_is_taken_when_the_time_is_up():
     def steps():
         for number in range(10**6):

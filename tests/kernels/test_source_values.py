@@ -10,7 +10,7 @@ from jax import lax
 
 import jscan
 from jscan import operators, primitives
-from jscan.kernels import engines, language, tuning
+from jscan.kernels import absent, engines, language, tuning
 from tests import reference
 from tests.kernels import triton_interpreter
 from tests.kernels.test_source import INTEGERS, mapping, written
@@ -264,3 +264,17 @@ def test_reductions_ranks_and_derivatives():
     found = jscan.linear_recurrence(half, x)
     expected = reference.scan(lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (half, x))[1]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize("inner", [(), (6,)])
+def test_reductions_by_a_plan(monkeypatch, inner):
+    monkeypatch.setattr(absent, "LEAST", 0)
+    monkeypatch.setattr(absent, "IDS", 0)
+    rng = np.random.default_rng(4)
+    x, ids = rng.integers(-9, 9, (N, *inner)).astype(np.float32), rng.integers(-1, 40, N)
+    tile = tuning.Tuning(length=16, lanes=4 if inner else 1, warps=1, window=2, strip=8, together=2)
+    with primitives.tiled(tile):
+        totals = jscan.segment_sum(x, jscan.SegmentPlan(ids, 39), method="lookback")
+    expected = reference.reduce_by_segments(np.add, x, ids, 39, identity=0)
+    reference.assert_equal(totals, expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from benchmarks.cases.case import Aim, Case, Check, Inputs, call
 from benchmarks.cases.walk import checks, values
@@ -37,9 +38,19 @@ class Step:
             "elements": _size_class(drawn.size),
             "axis": _where(drawn),
             "direction": drawn.direction,
+            "segments": _found(r"one segment|segments of \d+", drawn),
+            "described by": _found(
+                r"(?<=by )(\w+ )?(flags|ids|lengths|offsets)( of each row)?", drawn
+            ),
             "kind": self.kind,
             "transformation": drawn.transformation or "none",
         }
+
+
+def _found(pattern: str, drawn: Drawn) -> str:
+    """What of a call's words is like this, or nothing."""
+    match = re.search(pattern, " ".join(drawn.words))
+    return match[0] if match else ""
 
 
 def step_of(number: int, drawn: Drawn, kind: str = "", aim: Aim | None = None) -> Step:
