@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from jscan.kernels import language
+from jscan.kernels import language, memory, rows
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value, front
@@ -48,7 +48,7 @@ class Scan:
     def used_parts(self) -> tuple[bool, ...]:
         """Whether somebody uses each of the values, of which a complex result takes two."""
         pairs = zip(self.results, self.used, strict=True)
-        return tuple(used for dtype, used in pairs for _ in range(language.parts(dtype)))
+        return tuple(used for dtype, used in pairs for _ in range(memory.parts(dtype)))
 
     @property
     def beside(self) -> int:
@@ -99,7 +99,7 @@ class Scan:
         """
         g = self.geometry
         if g.n % g.length:
-            ragged = tile.is_ragged()
+            ragged = rows.is_ragged(tile)
             language.when(ragged, lambda: walk(self, tile))
             language.when(~ragged, lambda: self._on_whole_tile(tile, work, walk))
         else:
@@ -111,7 +111,7 @@ class Scan:
         if g.row <= g.length:
             walk(self, tile.without_ends(of_rows=False))
             return
-        restarts = tile.may_restart()
+        restarts = rows.may_restart(tile)
         language.when(restarts, lambda: walk(self, tile.without_ends(of_rows=False)))
         within = self.within_row()
         language.when(~restarts, lambda: work(within, tile.without_ends(of_rows=True)))
@@ -127,7 +127,7 @@ class Scan:
         """
         g = self.geometry
         values = self.within_row().load(tile, inputs)
-        place = tile.row_begins(g.shift + g.reverse)
+        place = rows.first(tile, g.shift + g.reverse)
         first = np.int32(g.length - 1) - place if g.reverse else place
         return self._behind(tile.positions() - first, values)
 
@@ -227,13 +227,13 @@ class Scan:
         """
         shift += tile.geometry.reverse
         if self.flag_view is None:
-            return tile.begin_rows(shift).astype(FLAG)
+            return rows.begin(tile, shift).astype(FLAG)
         flag = tile.load(inputs[len(self.views)], self.flag_view, shift)
         # Narrow flags stay as they are: any non-zero value will do, and comparing costs
         # instructions.
         flag = (flag != 0 if flag.dtype.itemsize > FLAG.itemsize else flag).astype(FLAG)
         if self.restarts_at_rows:
-            return flag | tile.begin_rows(shift).astype(FLAG)
+            return flag | rows.begin(tile, shift).astype(FLAG)
         if tile.within_row:
             return flag
         if not shift:
@@ -276,7 +276,7 @@ class Scan:
             values = [self._or_identity(restarts, v, k) for k, v in enumerate(values)]
         kept = iter([v for v, used in zip(values, self.used_parts, strict=True) if used])
         for ref in outputs:
-            tile.store(ref, *itertools.islice(kept, language.parts(ref.dtype)))
+            tile.store(ref, *itertools.islice(kept, memory.parts(ref.dtype)))
 
 
 Work = Callable[[Scan, Tile], None]

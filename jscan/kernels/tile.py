@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language
+from jscan.kernels import language, memory
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, size_of
 from jscan.kernels.registers import take
@@ -272,7 +272,7 @@ class Tile:
 
         Of complex numbers it takes the parts. Tiles that are cut along words are written whole.
         """
-        g, complex_ = self.geometry, language.parts(ref.dtype) == 2
+        g, complex_ = self.geometry, memory.parts(ref.dtype) == 2
         values = parts if complex_ else [x.astype(ref.dtype) for x in parts]
         if g.word == 1:
             view = View((g.outer, g.n, g.inner), (1, g.outer))
@@ -316,11 +316,7 @@ class Tile:
         return [*terms, *self.lane_terms(int(g.inner > 1), self._iota(len(g.shape) - 1))]
 
     def _limited(self, terms: Address, dtype: np.dtype, shift: int) -> Address:
-        """The address, known to the compiler as a multiple of `VECTOR` elements and no more.
-
-        As it is where the compiler would not take more anyhow: accesses have 16 bytes at most, and
-        as many as the address is a multiple of.
-        """
+        """The address, known as a multiple of `VECTOR` elements where more would widen accesses."""
         g = self.geometry
         narrow = dtype.itemsize * VECTOR < 16
         begins_whole = not shift and (g.word > 1 or not (g.reverse and g.n % VECTOR))
@@ -340,50 +336,6 @@ class Tile:
             return before
         # Known when the kernel is compiled for almost all places.
         return before & (self.index == 0) & (self.positions() < np.int32(g.word + shift))
-
-    def begin_rows(self, shift: int) -> jax.Array:
-        """Whether each element ``shift`` positions to the left is a row's first in memory.
-
-        The axis is rows one behind the other, and any place behind it is a row's first.
-        """
-        g = self.geometry
-        place = self._iota(g.axis)
-        if g.row < g.length:
-            phase = self._phase(shift if g.reverse else -shift)
-            return lax.rem(phase + place, np.int32(g.row)) == 0
-        return place == self.row_begins(shift)
-
-    def row_begins(self, shift: int) -> jax.Array:
-        """The place in memory order of the first element that `begin_rows` says is one's first."""
-        phase = self._phase(shift if self.geometry.reverse else -shift)
-        return jnp.where(phase == 0, phase, np.int32(self.geometry.row) - phase)
-
-    def may_restart(self) -> jax.Array:
-        """Whether scans of rows may restart in the tile.
-
-        Restarts of a reversed scan are those of the elements to the right, and an exclusive one
-        reads one element to the left.
-        """
-        g = self.geometry
-        first = 1 if g.reverse else -g.shift
-        phase = self._phase(first)
-        return (phase == 0) | (np.int32(g.row) - phase < np.int32(g.length + g.shift))
-
-    def is_ragged(self) -> jax.Array:
-        """Whether the axis, whose tiles are cut from the front, ends inside of the tile."""
-        # Opaque, since Triton 3.6 fails where it knows that a look back is the first tile's.
-        index = language.opaque(self.index)
-        return index == np.int32(0 if self.geometry.reverse else self.geometry.tiles - 1)
-
-    def _phase(self, step: int) -> jax.Array:
-        """The place in its row of the element ``step`` behind the tile's first in memory."""
-        row = np.int32(self.geometry.row)
-        return lax.rem(self.first_in_memory() + (row + np.int32(step)), row)
-
-    def exists(self) -> jax.Array:
-        """Whether each element exists."""
-        mask = self.mask(0)
-        return jnp.full(self.geometry.shape, True) if mask is None else mask
 
     def starts_shared(self, spread: bool) -> jax.Array:
         """Whether each element is the axis's first; a column for all lanes, unless ``spread``."""

@@ -7,10 +7,8 @@
     strips, tree, walks  reductions in one pass, level by level, and by resident programs
     alone                the first of these, where tiles look at one tile at a time
 
-`chosen` takes the one that suits a strategy.
-
-A shape that brings a tile of its own is cut by that. The figures of a device are in a file of its
-kind; what is here holds for all of them.
+`chosen` takes the one that suits a strategy. A shape that brings a tile of its own is cut by that.
+The figures of a device are in a file of its kind; what is here holds for all of them.
 """
 
 from __future__ import annotations
@@ -103,50 +101,7 @@ def lookback(shape: Shape) -> Tuning:
     if shape.inner > 1:
         return _beside_lanes(shape)
     rule = first_match(device().few, shape)
-    return _of_neighbours(shape, rule or _full(shape))
-
-
-def suits_one_row(shape: Shape) -> bool:
-    """Whether rows that begin inside of words are better scanned one behind the other.
-
-    Not those that fill a tile of whole rows without segments. Sum, of copy speed, as rows and one
-    behind the other (H200, 2026-11-23): float32, rows of 671 0.93 and 0.76, of 1023 0.94 and 0.83,
-    of 65 0.79 and 0.93, of 16381 0.71 and 0.83; bfloat16, of 671 0.85 and 0.61, of 3 0.57 and 0.64,
-    of 65 0.30 and 0.61, of 16381 0.36 and 0.62.
-    """
-    tile = block(shape)
-    if tile is None or shape.segmented or shape.n > 4096:
-        return True
-    if shape.width >= 8:
-        return shape.n < 32
-    filled = 5 * shape.n > 3 * tile.length
-    return not filled or (shape.width < 4 and shape.n < 256)
-
-
-def rows(shape: Shape, row: int, *, walks: bool) -> Tuning:
-    """The tile of rows of so many elements, one behind the other.
-
-    Long rows begin in few tiles, and a kernel that ``walks`` takes these by strips. Short ones
-    begin in most, and restarts take registers.
-    """
-    if shape.tile is not None:
-        return shape.tile
-    plain, flagged = (dataclasses.replace(shape, segmented=s) for s in (False, True))
-    tuned = _of_neighbours(shape, _rule(plain))
-    if walks and row >= 4 * tuned.length:
-        return dataclasses.replace(tuned, strip=512)
-    return _of_neighbours(shape, first_match(device().few, flagged) or _rule(flagged))
-
-
-def both_ways(shape: Shape, chosen: Tuning) -> Tuning:
-    """The tile of a segmented scan that is reversed and exclusive.
-
-    Flags come from two places to the right, singly: float32, 2^27, 0.84 of copy speed with 512
-    positions, 0.71 with 1024; float64 0.82 and 0.67 (H200, 2026-11-23).
-    """
-    if shape.tile is not None or not shape.segmented or shape.inner > 1 or chosen.rows > 1:
-        return chosen
-    return dataclasses.replace(chosen, length=min(chosen.length, 512 * chosen.warps))
+    return of_neighbours(shape, rule or _full(shape))
 
 
 def scatter(shape: Shape) -> Tuning:
@@ -196,10 +151,10 @@ def _however_few(shape: Shape) -> Tuning:
     """`lookback`, with a full tile however few elements there are."""
     if shape.tile is not None or shape.inner > 1:
         return lookback(shape)
-    return _of_neighbours(shape, _full(shape))
+    return of_neighbours(shape, _full(shape))
 
 
-def _of_neighbours(shape: Shape, rule: Rule) -> Tuning:
+def of_neighbours(shape: Shape, rule: Rule) -> Tuning:
     """The tile of a row whose elements are neighbours in memory."""
     length = max(rule.length // 2, 256) if shape.equations > HEAVY else rule.length
     return Tuning(length=length, lanes=1, warps=rule.warps, window=32 * rule.warps)
@@ -207,7 +162,7 @@ def _of_neighbours(shape: Shape, rule: Rule) -> Tuning:
 
 def _full(shape: Shape) -> Rule:
     """The tile where there are elements enough; for some shapes half of the table's."""
-    rule = _rule(shape)
+    rule = full_rule(shape)
     # Where tiles have rows enough to begin with, the way back is short, and small tiles hold fewer
     # registers: (12288, 16384) affine 0.94 of copy speed with 1024 positions, 0.91 with 2048 (H200,
     # 2026-11-22).
@@ -220,7 +175,7 @@ def _full(shape: Shape) -> Rule:
     return rule
 
 
-def _rule(shape: Shape) -> Rule:
+def full_rule(shape: Shape) -> Rule:
     """The first rule that holds for the shape where there are elements enough."""
     rule = first_match(device().full, shape)
     assert rule is not None, "the last rule holds for every shape"

@@ -33,8 +33,8 @@ DEVICE = Device(
         # "The tile state" and "Where it stands, and why"). Flags take registers, so that segmented
         # tiles are half as long.
         # Bytes that are added as words: int8, 2^29, 358 µs with 8192 positions, 404 with 4096.
-        # Others spill: uint8 maxima from the other end, 2^27, 0.41 and 0.55 of copy speed.
-        Rule(8192, operands=((1, 1),), segmented=False, widened=True),
+        # Others spill: uint8 maxima from the other end, 2^29, 0.45 and 0.60 of copy speed.
+        Rule(8192, operands=((1, 1),), segmented=False, widened_sums=True),
         Rule(4096, operands=((1, 1), (2, 1), (4, 1)), segmented=False),
         Rule(2048, operands=((8, 1), (8, 2)), segmented=False),
         Rule(1024, operands=((12, 3), (16, 2)), segmented=False),
