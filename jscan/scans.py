@@ -45,6 +45,8 @@ def associative_scan(
         ``elems`` and returns one with the same shapes and dtypes. The GPU kernels need it to work
         element by element on leaves of one shape and to close over nothing but scalars;
         any other operator runs in plain JAX.
+        Outside of ``jit`` it is traced once for each way that it is written, and numbers that it
+        reads may change; one that reads what can change unnoticed is traced in each call.
       elems: a pytree of arrays of any dtype with one length along ``axis``.
       reverse: scan from the end. Segments then restart at their last elements.
       axis: the axis to scan, counted from the end where negative.

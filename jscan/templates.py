@@ -327,26 +327,27 @@ def _opened(
     plain: Combine,
 ) -> _Template | None:
     """The template with holes for the ``chosen`` scalars, or None if it is not ``plain`` then."""
-    found: list[tuple[Traced | None, list[int]]] = []
+    found: list[tuple[Combine, list[int]]] = []
 
     def run(*tracers: Any) -> None:
         given = list(scalars)
         for i, tracer in zip(chosen, tracers, strict=True):
             given[i] = tracer
         traced = trace(rewritten(fn, given))
-        places = (
-            [next(i for i in chosen if given[i] is x) for x in traced.scalars] if traced else []
-        )
-        found.append((traced, places))
+        if traced is not None:  # what is kept holds no tracer
+            places = [next(i for i in chosen if given[i] is x) for x in traced.scalars]
+            found.append((traced.combine, places))
 
     try:
         jax.make_jaxpr(run)(*(scalars[i] for i in chosen))
     except Exception:  # it asks for the value
         return None
-    [(traced, places)] = found
-    if traced is None or not places:
+    if not found:
         return None
-    dtypes = matched(plain, traced.combine, [scalars[i] for i in places])
+    [(combine, places)] = found
+    if not places:
+        return None
+    dtypes = matched(plain, combine, [scalars[i] for i in places])
     if dtypes is None:
         return None
-    return _Template(_one(retyped(traced.combine, dtypes)), tuple(zip(places, dtypes, strict=True)))
+    return _Template(_one(retyped(combine, dtypes)), tuple(zip(places, dtypes, strict=True)))

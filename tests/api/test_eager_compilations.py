@@ -112,6 +112,14 @@ def test_an_operator_is_traced_once(monkeypatch):
         assert len(traced) == k - 1
 
 
+def test_no_trace_is_kept():
+    x = jnp.arange(1, 39)
+    with jax.checking_leaks():
+        jscan.associative_scan(of_cell(2), x)
+    with assert_compilations(0):
+        jscan.associative_scan(of_cell(3), x)
+
+
 @pytest.mark.parametrize("form", ["scan", "exclusive", "reduce", "segments"])
 def test_another_identity_compiles_nothing(form):
     """Identities that only these elements have, hence tried and not proved."""
