@@ -70,7 +70,7 @@ class Segments:
         # The arrays are leaves of a pytree, which may hold anything: class methods check theirs.
         self._form = form  # "flags", "ids" or "bounds"
         self._array = array
-        self._total = total
+        self._total: Any = total  # of bounds, the length of the axis that they divide
         self._given_flags = flags
         self._found_flags, self._placed = Remembered(), Remembered()
 
@@ -218,7 +218,7 @@ class Segments:
         array = jnp.asarray(self._array)
         if self._counted:
             return counted.offsets(array, self._form, size)
-        return traced_bounds.first(array, size, self._length)
+        return traced_bounds.first(array, size, self._total)
 
     @property
     def num_segments(self) -> int | None:
@@ -241,12 +241,6 @@ class Segments:
         return self._form != "bounds"
 
     @property
-    def _length(self) -> int:
-        """The length of the axis that bounds divide."""
-        assert self._total is not None
-        return self._total
-
-    @property
     def _bounds(self) -> jax.Array:
         """Bounds on a device.
 
@@ -262,9 +256,9 @@ class Segments:
         """What ``locate`` emits for the bounds."""
         if not self._is_read:
             bounds = self._bounds if emit == "ids" else jnp.asarray(self._array)
-            return locate(bounds, n=self._length, emit=emit)
-        if self._length > LONG:
-            return locate(placed(descriptors.padded(self._array)), n=self._length, emit=emit)
+            return locate(bounds, n=self._total, emit=emit)
+        if self._total > LONG:
+            return locate(placed(descriptors.padded(self._array)), n=self._total, emit=emit)
         if emit == "ids":
             return placed(descriptors.numbers_of_bounds(self._array))
         return placed(self._known_heads)
@@ -302,8 +296,13 @@ class Segments:
             return (self._array,), (self._form, self._total)
         flags, bounds = self._flags, self._array
         if isinstance(bounds, np.ndarray) and not isinstance(flags, (np.ndarray, jax.core.Tracer)):
-            bounds = self._placed.array(lambda: placed(self._array))
+            bounds = self._placed_bounds
         return (bounds, flags), (self._form, self._total)
+
+    @property
+    def _placed_bounds(self) -> jax.Array:
+        """Known bounds on the device, where they are moved once; not for use in a trace."""
+        return self._placed.array(lambda: placed(self._array))
 
     @classmethod
     def tree_unflatten(cls, aux: tuple[str, int | None], children: tuple[Any, ...]) -> Segments:
@@ -329,7 +328,7 @@ class Segments:
             return self._total == other._total and np.array_equal(self._array, other._array)
         counted, bounded = (self, other) if self._counted else (other, self)
         return descriptors.same_places(
-            counted._known_heads, np.asarray(bounded._array), bounded._length
+            counted._known_heads, np.asarray(bounded._array), bounded._total
         )
 
     def __repr__(self) -> str:
@@ -365,7 +364,7 @@ def shape_of(segments: Segments) -> tuple[int, ...]:
         return tuple(segments._array.shape)
     if segments._given_flags is not _NOT_GIVEN:
         return tuple(segments._given_flags.shape)
-    return (*segments._array.shape[:-1], segments._length)
+    return (*segments._array.shape[:-1], segments._total)
 
 
 def is_whole(segments: Segments) -> bool:
@@ -375,7 +374,7 @@ def is_whole(segments: Segments) -> bool:
 
 def heads_to_send(segments: Segments) -> Array:
     """Head flags for one program: known ones are sent along the first time, and then stay there."""
-    is_short = segments._counted or segments._length <= LONG
+    is_short = segments._counted or segments._total <= LONG
     if segments._is_read and is_short and "_known_heads" not in vars(segments):
         return segments._known_heads
     return head_flags(segments)
@@ -390,7 +389,7 @@ def without_flags(segments: Segments) -> Segments:
     """The segments as a pytree for which no head flags are found."""
     if segments._counted:
         return segments
-    return Segments("bounds", segments._array, segments._total, None)
+    return Segments("bounds", segments._placed_bounds, segments._total, None)
 
 
 def describe(segments: Segments) -> tuple[str, jax.Array]:

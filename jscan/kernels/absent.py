@@ -94,7 +94,7 @@ def filled(
         absent = tile.load_shared(marks, dataclasses.replace(view, shape=(count, of_results.n, 1)))
         where = tile.spread(absent == 0)
         for ref, value in zip(results, bits, strict=True):
-            tile.store(ref, constant(of_results.shape, value), where)
+            tile.store(ref, constant(of_results.shape, value), where=where)
 
     extent = math.prod((geometry.outer, keys.num_segments, geometry.inner))
     found = launch.call(

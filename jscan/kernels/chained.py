@@ -41,10 +41,10 @@ def kernel(scan: Scan, program: jax.Array, refs: Sequence[Ref]) -> None:
     with Step.TAKE_TICKET.marked():
         number = tile_state(scan).take_ticket(refs[-1])
     tile = Tile(scan.geometry, number)
-    scan.on_tile(tile, functools.partial(_one_tile, scan, refs))
+    scan.on_tile(tile, functools.partial(_one_tile, refs))
 
 
-def _one_tile(scan: Scan, refs: Sequence[Ref], tile: Tile) -> None:
+def _one_tile(refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
     words, state = refs[-1], tile_state(scan)
     inputs, outputs = scan.split(refs)
 

@@ -2,7 +2,8 @@
 
 Triton has no complex numbers. While an operator is rewritten, a complex value is the pair of its
 real and its imaginary part, and `complex_result` has what each primitive makes of pairs. A leaf of
-complex numbers becomes two leaves of real ones.
+complex numbers becomes two leaves of real ones. In memory complex64 stays as it is, read and
+written by words of 64 bits; an array of complex128 becomes two real ones around a kernel.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ def real_dtypes(dtype: DTypeLike) -> list[np.dtype]:
     if dtype.kind != "c":
         return [dtype]
     return [np.dtype(np.float32 if dtype == np.complex64 else np.float64)] * 2
+
+
+def read_dtypes(dtype: DTypeLike) -> list[np.dtype]:
+    """The dtypes of the arrays that kernels read and write for one leaf of ``dtype``."""
+    return [np.dtype(dtype)] if np.dtype(dtype) == np.complex64 else real_dtypes(dtype)
 
 
 def real_identity(identity: Sequence[np.generic]) -> list[np.generic]:

@@ -9,6 +9,7 @@ head.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from jscan.kernels import language
+from jscan.kernels import language, memory, rows
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value, front
@@ -33,7 +34,7 @@ class Scan:
     geometry: Geometry
     operator: core.ClosedJaxpr  # on the values
     dtypes: tuple[np.dtype, ...]  # of the values, as accumulated
-    results: tuple[np.dtype, ...]  # of the values, as written
+    results: tuple[np.dtype, ...]  # of the arrays that are written, if used
     identity: tuple[Any, ...] | None
     used: tuple[bool, ...]
     linear: bool  # logaddexp of one leaf, to be summed in the linear domain
@@ -41,6 +42,13 @@ class Scan:
     flag_view: View | None
     start: Start | None = dataclasses.field(default=None, kw_only=True)
     restarts_at_first: bool = dataclasses.field(default=True, kw_only=True)  # a row, as it begins
+    restarts_at_rows: bool = dataclasses.field(default=False, kw_only=True)  # see `Geometry.row`
+
+    @property
+    def used_parts(self) -> tuple[bool, ...]:
+        """Whether somebody uses each of the values, of which a complex result takes two."""
+        pairs = zip(self.results, self.used, strict=True)
+        return tuple(used for dtype, used in pairs for _ in range(memory.parts(dtype)))
 
     @property
     def beside(self) -> int:
@@ -49,8 +57,8 @@ class Scan:
 
     @property
     def segmented(self) -> bool:
-        """Whether there are head flags."""
-        return self.flag_view is not None
+        """Whether there are head flags, given or of rows."""
+        return self.flag_view is not None or self.restarts_at_rows
 
     @property
     def leaf_operator(self) -> core.ClosedJaxpr:
@@ -63,22 +71,65 @@ class Scan:
         size = self.geometry.outer * self.geometry.n * self.geometry.inner
         return [(size, d) for d, used in zip(self.results, self.used, strict=True) if used]
 
-    def on_tile(self, tile: Tile, work: Callable[[Tile], None]) -> None:
-        """Does the work of a tile, twice compiled where only the last one needs masks.
+    def on_tile(self, tile: Tile, work: Work, walk: Work | None = None) -> None:
+        """Does the work of a tile, compiled anew for the few that need more than the others.
 
         The length of the axis may be no multiple of what a thread takes at once. Masks of its end
         would then hold for single elements, and every access be one of a single element: sum of
-        200,000,003 float32 elements, 0.55 of copy speed (H200, 2026-11-22).
+        200,000,003 float32 elements, 0.55 of copy speed (H200, 2026-11-22). Beside lanes they take
+        registers.
         """
         g = self.geometry
+        if g.row:
+            self._on_tile_of_rows(tile, work, walk or work)
+            return
         widest = 16 // min(d.itemsize for d in (*self.dtypes, *self.results))
-        aligned = g.outer * g.inner == 1 and not g.reverse and g.word == 1
-        if not aligned or g.tiles == 1 or g.n % g.length == 0 or g.n % widest == 0:
-            work(tile)
+        single = g.outer == 1 and g.n % widest != 0 and not g.reverse and g.word == 1
+        if g.tiles == 1 or g.n % g.length == 0 or not (single or g.inner > 1):
+            work(self, tile)
             return
         last = tile.index == np.int32(g.tiles - 1)
-        language.when(last, lambda: work(tile))
-        language.when(~last, lambda: work(tile.at(tile.index, inside=True)))
+        language.when(last, lambda: work(self, tile))
+        language.when(~last, lambda: work(self, tile.without_ends(of_rows=False)))
+
+    def _on_tile_of_rows(self, tile: Tile, work: Work, walk: Work) -> None:
+        """Does the work of a tile, or walks it where a row begins or ends in it.
+
+        Rows that are not longer than a tile begin in most of them.
+        """
+        g = self.geometry
+        if g.n % g.length:
+            ragged = rows.is_ragged(tile)
+            language.when(ragged, lambda: walk(self, tile))
+            language.when(~ragged, lambda: self._on_whole_tile(tile, work, walk))
+        else:
+            self._on_whole_tile(tile, work, walk)
+
+    def _on_whole_tile(self, tile: Tile, work: Work, walk: Work) -> None:
+        """Does the work of a tile in which the axis does not end."""
+        g = self.geometry
+        if g.row <= g.length:
+            walk(self, tile.without_ends(of_rows=False))
+            return
+        restarts = rows.may_restart(tile)
+        language.when(restarts, lambda: walk(self, tile.without_ends(of_rows=False)))
+        within = self.within_row()
+        language.when(~restarts, lambda: work(within, tile.without_ends(of_rows=True)))
+
+    def within_row(self) -> Scan:
+        """The scan as it looks where no row begins."""
+        return dataclasses.replace(self, restarts_at_rows=False)
+
+    def since_restart(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
+        """The tile's leaves from the one place on at which a row's scan restarts.
+
+        Others hold what leaves no trace behind it.
+        """
+        g = self.geometry
+        values = self.within_row().load(tile, inputs)
+        place = rows.first(tile, g.shift + g.reverse)
+        first = np.int32(g.length - 1) - place if g.reverse else place
+        return self._behind(tile.positions() - first, values)
 
     def split(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
         """The input and output references out of all of the kernel's."""
@@ -93,20 +144,19 @@ class Scan:
     def load(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
         """The tile's leaves, ready to be scanned inclusively."""
         shift = tile.geometry.shift
-        values = [
-            tile.load(ref, view, shift).astype(dtype)
-            for ref, view, dtype in zip(inputs, self.views, self.dtypes, strict=False)
-        ]
+        read = zip(inputs, self.views, strict=False)
+        loaded = [part for ref, view in read for part in tile.load_parts(ref, view, shift)]
+        values = [x.astype(d) for x, d in zip(loaded, self.dtypes, strict=True)]
         if self.start is not None:
             values = self._started(self.start, tile, inputs, values)
-        elif shift:
+        elif shift and not tile.within_row:
             start = tile.before_start(shift)
             values = [self._or_identity(start, v, k) for k, v in enumerate(values)]
-        elif tile.geometry.leads and not self.segmented:
+        elif tile.geometry.leads and not self.segmented and not tile.within_row:
             values = self._behind_the_lead(tile, values)
         if not self.segmented:
             return values
-        return [self._restarts(tile, inputs[len(self.views)], shift), *values]
+        return [self._restarts(tile, inputs, shift), *values]
 
     def loaded(self, tile: Tile) -> jax.Array | None:
         """Whether each place of the tile, as it was loaded, holds a value; None where all do.
@@ -118,15 +168,29 @@ class Scan:
 
     def _behind_the_lead(self, tile: Tile, values: Sequence[jax.Array]) -> list[jax.Array]:
         """The values, with what does not count in the places in front of the row."""
-        leading = front(self.operator, self.used)
-        if self.linear:
-            leading = ((self.dtypes[0].type(-np.inf), False),)
-        assert leading is not None
         filled = []
-        for value, (neutral, through_first) in zip(values, leading, strict=True):
+        for value, (neutral, through_first) in zip(values, self._in_front(), strict=True):
             before = tile.before_start(1 if through_first else 0)
             filled.append(jnp.where(before, constant(value.shape, neutral), value))
         return filled
+
+    def _behind(self, place: jax.Array, values: Sequence[jax.Array]) -> list[jax.Array]:
+        """The values from ``place`` 0 on, with what does not count in front of it."""
+        return [
+            jnp.where(place < np.int32(through), constant(value.shape, neutral), value)
+            for value, (neutral, through) in zip(values, self._in_front(), strict=True)
+        ]
+
+    @property
+    def neutral(self) -> tuple[tuple[Any, bool], ...] | None:
+        """What may stand in front of a row, if that is known: see `operator.front`."""
+        if self.linear:
+            return ((self.dtypes[0].type(-np.inf), False),)
+        return front(self.operator, self.used_parts)
+
+    def _in_front(self) -> tuple[tuple[Any, bool], ...]:
+        assert self.neutral is not None
+        return self.neutral
 
     def _started(
         self, start: Start, tile: Tile, inputs: Sequence[Ref], values: Sequence[jax.Array]
@@ -142,11 +206,13 @@ class Scan:
             # Flags are looked at when results are written, as everywhere else.
             first, others = before, [self._identity(g.edge, k) for k in range(len(before))]
         else:
-            read = zip(inputs, self.views, self.dtypes, strict=False)
-            others = [load_first(tile, ref, view).astype(dtype) for ref, view, dtype in read]
+            read = zip(inputs, self.views, strict=False)
+            loaded = [part for ref, view in read for part in load_first(tile, ref, view)]
+            others = [x.astype(d) for x, d in zip(loaded, self.dtypes, strict=True)]
             first = language.mapped(self.operator, [*before, *others])
             if self.flag_view is not None and not g.reverse:
-                same = load_first(tile, inputs[len(self.views)], self.flag_view) == 0
+                [flag] = load_first(tile, inputs[len(self.views)], self.flag_view)
+                same = flag == 0
                 reaches = same if reaches is None else reaches & same
         if reaches is not None:
             first = [jnp.where(reaches, x, y) for x, y in zip(first, others, strict=True)]
@@ -154,17 +220,22 @@ class Scan:
         pairs = zip(tall, values, strict=True)
         return [jnp.where(here, jnp.broadcast_to(x, v.shape), v) for x, v in pairs]
 
-    def _restarts(self, tile: Tile, flags: Ref, shift: int) -> jax.Array:
+    def _restarts(self, tile: Tile, inputs: Sequence[Ref], shift: int) -> jax.Array:
         """Flags ``shift`` positions to the left; not zero where scans restart or a row starts.
 
         Where a row starts they are zero with a start, as the first place has what belongs there.
         """
         shift += tile.geometry.reverse
-        assert self.flag_view is not None
-        flag = tile.load(flags, self.flag_view, shift)
+        if self.flag_view is None:
+            return rows.begin(tile, shift).astype(FLAG)
+        flag = tile.load(inputs[len(self.views)], self.flag_view, shift)
         # Narrow flags stay as they are: any non-zero value will do, and comparing costs
         # instructions.
         flag = (flag != 0 if flag.dtype.itemsize > FLAG.itemsize else flag).astype(FLAG)
+        if self.restarts_at_rows:
+            return flag | rows.begin(tile, shift).astype(FLAG)
+        if tile.within_row:
+            return flag
         if not shift:
             if not tile.geometry.leads:
                 return flag
@@ -201,8 +272,12 @@ class Scan:
         """Writes the values that somebody uses."""
         values = list(scanned[1:] if self.segmented else scanned)
         if self.segmented and tile.geometry.exclusive:
-            restarts = self._restarts(tile, inputs[len(self.views)], 0) != 0
+            restarts = self._restarts(tile, inputs, 0) != 0
             values = [self._or_identity(restarts, v, k) for k, v in enumerate(values)]
-        kept = [v for v, used in zip(values, self.used, strict=True) if used]
-        for ref, value in zip(outputs, kept, strict=True):
-            tile.store(ref, value)
+        kept = iter([v for v, used in zip(values, self.used_parts, strict=True) if used])
+        for ref in outputs:
+            tile.store(ref, *itertools.islice(kept, memory.parts(ref.dtype)))
+
+
+Work = Callable[[Scan, Tile], None]
+"""What a program does with a tile, of a scan as it looks there."""

@@ -23,7 +23,7 @@ from jax.extend import core
 from jscan.kernels import language
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
-from jscan.kernels.logaddexp import LinearTile
+from jscan.kernels.logaddexp import LinearAggregates, LinearTile, SegmentedLinearTile
 from jscan.kernels.operator import FLAG, commuting_identity
 from jscan.kernels.tile import Tile
 
@@ -71,10 +71,37 @@ class Form(Aggregates, Protocol):
 def form(scan: Scan, tile: Tile, inputs: Sequence[Ref]) -> Form:
     """Loads the tile in the form that suits the scan."""
     if scan.linear:
-        return LinearTile(scan, tile, inputs)
+        linear = SegmentedLinearTile if scan.segmented else LinearTile
+        return linear(scan, tile, inputs)
     if commuting_identity(scan.operator) is not None and not scan.segmented:
         return ReducedTile(scan, tile, inputs)
     return ScannedTile(scan, tile, inputs)
+
+
+class Whole(OperatorAggregates):
+    """The aggregate of a tile that nothing else is wanted of."""
+
+    def __init__(self, scan: Scan, tile: Tile, leaves: Sequence[jax.Array]):
+        super().__init__(scan.operator, commuting_identity(scan.operator))
+        axis, reverse = scan.geometry.axis, scan.geometry.reverse
+        if self.identity is not None:
+            self.aggregate = [language.tile_reduce(scan.operator, leaves[0], axis)]
+        else:
+            scanned = language.tile_scan(scan.operator, leaves, axis, reverse=reverse)
+            self.aggregate = tile.last(scanned)
+
+
+class WholeLinear(LinearAggregates):
+    """The same under logaddexp."""
+
+    def __init__(self, scan: Scan, leaves: Sequence[jax.Array]):
+        super().__init__(scan.dtypes[0])
+        self.aggregate = [self.total(leaves[0], scan.geometry.axis)]
+
+
+def whole(scan: Scan, tile: Tile, leaves: Sequence[jax.Array]) -> Whole | WholeLinear:
+    """The aggregate of unsegmented leaves."""
+    return WholeLinear(scan, leaves) if scan.linear else Whole(scan, tile, leaves)
 
 
 class ScannedTile(OperatorAggregates):

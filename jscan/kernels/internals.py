@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax._src import core as core_internals
 from jax._src.state import ReadEffect, WriteEffect
 from jax._src.state.discharge import register_discharge_rule
@@ -28,6 +29,14 @@ with contextlib.suppress(ImportError):
     tt_constructors: Any = dialect  # those in Python, which checkers take for the generated ones
     triton = lowering
     ModuleContext: Any = lowering.ModuleContext  # a lone function needs neither grid nor module
+
+    _type_of = lowering._dtype_to_ir_type
+
+    def _real_type_of(dtype: np.dtype) -> ir.Type:
+        """The type of what a pointer points at: Triton takes none to complex numbers."""
+        return _type_of(np.dtype(np.float32) if dtype == np.complex64 else dtype)
+
+    lowering._dtype_to_ir_type = _real_type_of  # type: ignore[assignment]
 
 
 def outside_of_vmap() -> contextlib.AbstractContextManager[None]:

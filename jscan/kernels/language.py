@@ -35,6 +35,13 @@ from jax.interpreters import batching, mlir
 
 from jscan.kernels import internals
 from jscan.kernels.addresses import Terms, shape_of_sum
+from jscan.kernels.memory import (
+    load_meaning,
+    peek_meaning,
+    publish_meaning,
+    store_meaning,
+    take_ticket_meaning,
+)
 
 Aval = jax.core.ShapedArray
 """What is known of a value while a kernel is traced."""
@@ -64,7 +71,7 @@ def _primitive(name: str, *, multiple_results: bool = False) -> core.Primitive:
 
 tile_scan_p = _primitive("tile_scan", multiple_results=True)
 tile_reduce_p = _primitive("tile_reduce")
-load_p = _primitive("load")
+load_p = _primitive("load", multiple_results=True)
 store_p = _primitive("store", multiple_results=True)
 publish_p = _primitive("publish", multiple_results=True)
 take_ticket_p = _primitive("take_ticket")
@@ -189,9 +196,18 @@ def pause(after: jax.Array, nanoseconds: int) -> jax.Array:
 
 
 def load(ref: Ref, terms: Terms, *, mask: jax.Array | None = None) -> jax.Array:
-    """Reads ``ref``, seen flat, at the sum of ``terms``.
+    """Reads ``ref`` of real numbers, seen flat, at the sum of ``terms``.
 
     Lanes outside ``mask`` hold no defined value. Booleans are read as the bytes that they are.
+    """
+    [value] = load_parts(ref, terms, mask=mask)
+    return value
+
+
+def load_parts(ref: Ref, terms: Terms, *, mask: jax.Array | None = None) -> list[jax.Array]:
+    """The same of any ``ref``: of complex numbers the real and the imaginary parts.
+
+    Both come in one access.
     """
     values, multipliers = zip(*terms, strict=True)
     return load_p.bind(ref, *values, *_present(mask), multipliers=multipliers)
@@ -200,17 +216,21 @@ def load(ref: Ref, terms: Terms, *, mask: jax.Array | None = None) -> jax.Array:
 def store(
     ref: Ref,
     terms: Terms,
-    value: jax.Array,
+    value: jax.Array | Sequence[jax.Array],
     *,
     mask: jax.Array | None = None,
     scattered: bool = False,
 ) -> None:
     """Writes ``value`` to ``ref``, seen flat, at the sum of ``terms``, in the lanes of ``mask``.
 
-    ``scattered`` says that the last term is no place within the tile: it may be any.
+    To complex numbers, the pair of their parts is written. ``scattered`` says that the last term is
+    no place within the tile: it may be any.
     """
     values, multipliers = zip(*terms, strict=True)
-    store_p.bind(ref, *values, value, *_present(mask), multipliers=multipliers, scattered=scattered)
+    parts = value if isinstance(value, Sequence) else [value]
+    store_p.bind(
+        *(ref, *values, *parts, *_present(mask)), multipliers=multipliers, scattered=scattered
+    )
 
 
 def take_ticket(words: Ref, terms: Terms) -> jax.Array:
@@ -236,69 +256,6 @@ def peek(words: Ref, terms: Terms, mask: jax.Array) -> tuple[jax.Array, jax.Arra
 
 def _present(mask: jax.Array | None) -> tuple[jax.Array, ...]:
     return () if mask is None else (mask,)
-
-
-def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array:
-    """The flat index, in 32 bits: the interpreter serves arrays of test size."""
-    terms = [v.astype(jnp.int32) * np.int32(m) for v, m in zip(values, multipliers, strict=True)]
-    shape = shape_of_sum([t.shape for t in terms])
-    total = jnp.zeros(shape, jnp.int32)
-    for term in terms:
-        total = total + jnp.broadcast_to(term, shape)
-    return total
-
-
-def load_meaning(array: jax.Array, *operands: jax.Array, multipliers: Sequence[int]) -> jax.Array:
-    """What `load` reads from the array behind the reference."""
-    values, mask = operands[: len(multipliers)], operands[len(multipliers) :]
-    index = _index(values, multipliers)
-    if mask:
-        index = jnp.where(mask[0], index, 0)
-    value = array.reshape(-1)[index]
-    return value.astype(jnp.uint8) if array.dtype == jnp.bool_ else value
-
-
-def store_meaning(
-    array: jax.Array, *operands: jax.Array, multipliers: Sequence[int], scattered: bool
-) -> jax.Array:
-    """The array behind the reference after `store`."""
-    del scattered
-    values, (value, *mask) = operands[: len(multipliers)], operands[len(multipliers) :]
-    index = jnp.broadcast_to(_index(values, multipliers), value.shape)
-    if mask:
-        index = jnp.where(mask[0], index, array.size)
-    return array.reshape(-1).at[index].set(value, mode="drop").reshape(array.shape)
-
-
-def take_ticket_meaning(
-    words: jax.Array, *values: jax.Array, multipliers: Sequence[int]
-) -> tuple[jax.Array, jax.Array]:
-    """The words after `take_ticket`, and the ticket."""
-    index = _index(values, multipliers)
-    return words.at[index, 0].add(1), words[index, 0]
-
-
-def publish_meaning(
-    words: jax.Array, *operands: jax.Array, multipliers: Sequence[int]
-) -> jax.Array:
-    """The words after `publish`."""
-    values, (tag, value, *mask) = operands[: len(multipliers)], operands[len(multipliers) :]
-    index = jnp.broadcast_to(_index(values, multipliers), value.shape)
-    if mask:
-        index = jnp.where(mask[0], index, words.shape[0])
-    word = jnp.stack([value, jnp.broadcast_to(tag, value.shape)], axis=-1)
-    return words.at[index].set(word, mode="drop")
-
-
-def peek_meaning(
-    words: jax.Array, *operands: jax.Array, multipliers: Sequence[int]
-) -> list[jax.Array]:
-    """The tags and values that `peek` reads."""
-    *values, mask = operands
-    index = _index(values, multipliers)
-    mask = jnp.broadcast_to(mask, index.shape)
-    word = words[jnp.where(mask, index, 0)]
-    return [jnp.where(mask, word[..., 1], 0), word[..., 0]]
 
 
 # --- abstract evaluation ------------------------------------------------------------------------
@@ -332,9 +289,11 @@ def _shape_at(operands: Sequence[Aval], multipliers: Sequence[int]) -> tuple[int
     return shape_of_sum([o.shape for o in operands[: len(multipliers)]])
 
 
-def _load_abstract_eval(ref: Ref, *operands: Aval, multipliers: Sequence[int]) -> Aval:
-    dtype = jnp.dtype(jnp.uint8) if ref.dtype == jnp.bool_ else ref.dtype
-    return Aval(_shape_at(operands, multipliers), dtype)
+def _load_abstract_eval(ref: Ref, *operands: Aval, multipliers: Sequence[int]) -> list[Aval]:
+    shape = _shape_at(operands, multipliers)
+    if ref.dtype.kind == "c":
+        return [Aval(shape, jnp.dtype(jnp.float32))] * 2
+    return [Aval(shape, jnp.dtype(jnp.uint8) if ref.dtype == jnp.bool_ else ref.dtype)]
 
 
 def _peek_abstract_eval(words: Ref, *operands: Aval, multipliers: Sequence[int]) -> list[Aval]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence, Set
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ from jax import lax
 from jscan import extent
 from jscan.called import Leaf
 from jscan.kernels import engines, tuning
-from jscan.kernels.complex import real_dtypes
+from jscan.kernels.complex import read_dtypes
 from jscan.kernels.language import Body, Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, collapse, outer_n_inner
 from jscan.kernels.state import TileState
@@ -57,11 +58,13 @@ class Cut:
         exclusive: bool = False,
         widths: Set[int] = frozenset(),
         by_words: bool = False,
+        row: int = 0,
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
 
         ``widths`` are the item sizes of results, where those differ from the operands'. The cut is
-        ``by_words`` only if it can be, and rows begin inside of words.
+        ``by_words`` only if it can be, and rows begin inside of words. The axis may be rows of
+        ``row`` elements one behind the other.
         """
         self.tuned = tuned
         widths = widths | {x.dtype.itemsize for x in operands}
@@ -70,8 +73,13 @@ class Cut:
             *(tuned.rows, tuned.length, tuned.lanes),
             *(reverse, exclusive),
             mixed=len(widths) > 1,
+            row=row,
             together=tuned.together,
         )
+        # A thread takes one lane, or the lanes that 4 bytes hold: no access should have fewer.
+        together = max(tuned.together, 4 // max(widths))
+        if self.geometry.inner % together == 0 and self.geometry.lanes % together == 0:
+            self.geometry = dataclasses.replace(self.geometry, together=together)
         if by_words:
             word = VECTOR if len(widths) > 1 else 16 // min(widths)
             self.geometry = self.geometry.by_words(word, tuned.strip_or_tile)
@@ -181,26 +189,21 @@ def call(
     return outputs[: len(written)]
 
 
-def real_parts(
-    leaves: Sequence[jax.Array], used: Sequence[bool]
-) -> tuple[list[jax.Array], tuple[bool, ...]]:
-    """The leaves, complex ones as two real ones each, and which of them are used."""
-    parts: list[jax.Array] = []
-    kept: list[bool] = []
-    for leaf, wanted in zip(leaves, used, strict=True):
-        real = [lax.real(leaf), lax.imag(leaf)] if leaf.dtype.kind == "c" else [leaf]
-        parts += real
-        kept += [wanted] * len(real)
-    return parts, tuple(kept)
+def readable(leaves: Sequence[jax.Array]) -> list[jax.Array]:
+    """The leaves as kernels read them (`complex.read_dtypes`)."""
+    read: list[jax.Array] = []
+    for leaf in leaves:
+        whole = len(read_dtypes(leaf.dtype)) == 1
+        read += [leaf] if whole else [lax.real(leaf), lax.imag(leaf)]
+    return read
 
 
-def complex_parts(
-    outputs: Sequence[jax.Array], dtypes: Sequence[np.dtype], used: Sequence[bool]
-) -> list[jax.Array]:
-    """The results, complex ones among ``dtypes`` made of their two parts: see `real_parts`."""
+def joined(outputs: Sequence[jax.Array], dtypes: Sequence[np.dtype]) -> list[jax.Array]:
+    """The results of ``dtypes``, of which ``outputs`` may hold the parts instead."""
     rest = iter(outputs)
-    return [
-        lax.complex(next(rest), next(rest)) if len(real_dtypes(dtype)) == 2 else next(rest)
-        for dtype, wanted in zip(dtypes, used, strict=True)
-        if wanted
-    ]
+    found = []
+    for dtype in dtypes:
+        first = next(rest)
+        apart = dtype.kind == "c" and first.dtype.kind != "c"
+        found.append(lax.complex(first, next(rest)) if apart else first)
+    return found

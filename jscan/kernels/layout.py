@@ -91,6 +91,7 @@ class Geometry:
     mixed: bool = False  # whether operands differ in bytes an element
     word: int = 1  # elements of memory's words along which tiles are cut; 1 where rows are
     together: int = 1  # neighbouring lanes that a thread takes at once
+    row: int = 0  # elements of each row, where the axis is rows one behind the other; else 0
 
     @property
     def tiles(self) -> int:
@@ -115,7 +116,14 @@ class Geometry:
     @property
     def leads(self) -> bool:
         """Whether tiles may have places in front of a row."""
+        if self.from_front:
+            return self.reverse and self.n % self.length != 0
         return self.word > 1 and (self.outer > 1 or self.reverse)
+
+    @property
+    def from_front(self) -> bool:
+        """Whether tiles are cut from the axis's first element in memory, in either direction."""
+        return self.row > 0
 
     @property
     def row_blocks(self) -> int:

@@ -10,6 +10,9 @@ it is all there is at that point. It does not if either q or the tile's first el
 `DEPTH` of r: the sum then starts above exp(-DEPTH), and what is lost against it lies below its
 rounding. Other tiles (steep ones, and those with infinite or NaN maximum) are scanned with the
 operator itself.
+
+Where segments begin in a tile, E begins anew there, and what comes before the tile counts no
+longer. The first element of each of these segments has to be within `DEPTH` of r too.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from jax.extend import core
 from jscan.kernels import language
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
-from jscan.kernels.operator import trace_scalars
+from jscan.kernels.operator import flag_value, trace_scalars
 from jscan.kernels.registers import take
 from jscan.kernels.tile import Tile
 
@@ -63,24 +66,25 @@ def _terms(values: jax.Array, axis: int) -> tuple[jax.Array, jax.Array, jax.Arra
     return terms, maximum, jnp.where(finite, maximum + _log(total), maximum)
 
 
-class LinearTile:
-    """A tile of one leaf under logaddexp, summed in the linear domain."""
+def _finite(reference: jax.Array) -> jax.Array:
+    """The reference, which is 0 where there is nothing but zeros' logarithms to refer to."""
+    return jnp.where(reference == -np.inf, jnp.zeros_like(reference), reference)
 
-    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref]):
-        self._scan, self._tile, self._inputs = scan, tile, inputs
-        values = self._load()
-        self.dtype = np.dtype(values.dtype)
-        axis = scan.geometry.axis
-        self.first = take(values, tile.positions() == tile.first_place(), axis)
-        self.terms, self.maximum, total = _terms(values, axis)
-        self.aggregate = [total]
-        self.restarts: jax.Array | None = None
-        self.identity = self.dtype.type(-np.inf)
+
+class LinearAggregates:
+    """Totals of tiles."""
+
+    def __init__(self, dtype: np.dtype):
+        self.dtype, self.identity = dtype, dtype.type(-np.inf)
+
+    def total(self, values: jax.Array, axis: int) -> jax.Array:
+        """The total of values along ``axis``."""
+        _, _, total = _terms(values, axis)
+        return total
 
     def fold(self, values: jax.Array) -> jax.Array:
         """The total of a window of aggregates."""
-        _, _, total = _terms(values, 0)
-        return total
+        return self.total(values, 0)
 
     def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         """One aggregate behind another."""
@@ -89,12 +93,31 @@ class LinearTile:
         total = maximum + _log(1 + _exp(depth))
         return [jnp.where(depth == depth, total, maximum)]
 
-    def _load(self) -> jax.Array:
-        [values] = self._scan.load(self._tile, self._inputs)
+
+class LinearTile(LinearAggregates):
+    """A tile of one leaf under logaddexp, summed in the linear domain."""
+
+    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref]):
+        self._scan, self._tile, self._inputs = scan, tile, inputs
+        super().__init__(scan.dtypes[0])
+        flags, values = self._load()
+        axis = scan.geometry.axis
+        self.first = take(values, tile.positions() == tile.first_place(), axis)
+        self.terms, self.maximum, total = _terms(values, axis)
+        self.aggregate = [total]
+        self.restarts: jax.Array | None = None
+        self._begin(flags, values)
+
+    def _begin(self, flags: list[jax.Array], values: jax.Array) -> None:
+        """Does what a tile needs before its aggregate is known: nothing, without segments."""
+
+    def _load(self) -> tuple[list[jax.Array], jax.Array]:
+        """The flags, if there are any, and the values."""
+        *flags, values = self._scan.load(self._tile, self._inputs)
         exists = self._scan.loaded(self._tile)
-        if exists is None:
-            return values
-        return jnp.where(exists, values, jnp.full_like(values, -np.inf))
+        if exists is not None:
+            values = jnp.where(exists, values, jnp.full_like(values, -np.inf))
+        return flags, values
 
     def scan(self) -> None:
         """E, the inclusive sum of the tile's terms."""
@@ -110,27 +133,86 @@ class LinearTile:
         self._store(outputs, before)
 
     def _store(self, outputs: Sequence[Ref], prefix: jax.Array) -> None:
-        reference = language.nan_max(prefix, self.maximum)
-        deepest = reference - self.dtype.type(DEPTH[self.dtype])
-        start = jnp.maximum(prefix, self.first)
-        shallow = (start >= deepest) & (jnp.abs(reference) < np.inf)
+        highest = language.nan_max(prefix, self.maximum)
 
         def fast() -> None:
-            before = self._tall(_exp(prefix - reference))
+            reference = _finite(highest)
+            before = self._counting(self._tall(_exp(prefix - reference)))
             weight = self._tall(_exp(self.maximum - reference))
-            result = self._tall(reference) + _log(before + weight * self.sums)
-            self._scan.store(self._tile, outputs, self._inputs, [result])
+            self._write(outputs, self._tall(reference) + _log(before + weight * self.sums))
 
         def exact() -> None:
             # Read again: to keep the tile for this rare case would cost its registers in every
             # case.
-            scanned = self._scan.tile_scan([self._load()])
-            result = self._scan.combine([self._tall(prefix)], scanned)
-            self._scan.store(self._tile, outputs, self._inputs, result)
+            flags, values = self._load()
+            scanned = self._scan.tile_scan([*flags, values])
+            before = [*map(jnp.zeros_like, flags), self._tall(prefix)]
+            *_, result = self._scan.combine(before, scanned)
+            self._write(outputs, result)
 
-        lax.cond(jnp.min(shallow.astype(jnp.int32)) > 0, fast, exact)
+        starts = [jnp.maximum(prefix, self.first), *self._starts()]
+        lax.cond(self._all_near(highest, starts), fast, exact)
+
+    def _starts(self) -> list[jax.Array]:
+        """The least of the elements at which sums begin anew."""
+        return []
+
+    def _counting(self, before: jax.Array) -> jax.Array:
+        """What comes before the tile, where it counts."""
+        return before
+
+    def _all_near(self, reference: jax.Array, starts: Sequence[jax.Array]) -> jax.Array:
+        """Whether no sum that begins with one of ``starts`` underflows beside ``reference``."""
+        nothing = reference == -np.inf
+        reference = _finite(reference)
+        deepest = reference - self.dtype.type(DEPTH[self.dtype])
+        near = jnp.abs(reference) < np.inf
+        for start in starts:
+            near &= (start >= deepest) | nothing
+        return jnp.min(near.astype(jnp.int32)) > 0
+
+    def _write(self, outputs: Sequence[Ref], result: jax.Array) -> None:
+        self._scan.store(self._tile, outputs, self._inputs, [result])
 
     def _tall(self, value: jax.Array) -> jax.Array:
         """A value of the tile, or one a lane, in the tile's shape."""
         value = self._tile.along_positions(value)
         return jnp.broadcast_to(value, self._scan.geometry.shape)
+
+
+class SegmentedLinearTile(LinearTile):
+    """The same, where segments begin in the tile."""
+
+    def _begin(self, flags: list[jax.Array], values: jax.Array) -> None:
+        scan, axis = self._scan, self._scan.geometry.axis
+        [heads] = flags
+        of_heads = jnp.where(heads != 0, values, jnp.full_like(values, np.inf))
+        self._lowest = language.tile_reduce(_scalar(language.nan_min, self.dtype), of_heads, axis)
+        add = flag_value(_scalar(lax.add, self.dtype))
+        self._restarted, self.sums = language.tile_scan(
+            add, [heads, self.terms], axis, reverse=scan.geometry.reverse
+        )
+
+        def fast() -> list[jax.Array]:
+            flag, total = self._tile.last([self._restarted, self.sums])
+            return [flag, self.maximum + _log(total)]
+
+        def exact() -> list[jax.Array]:
+            heads, values = self._load()
+            return self._tile.last(scan.tile_scan([*heads, values]))
+
+        near = self._all_near(self.maximum, self._starts())
+        flag, *self.aggregate = lax.cond(near, fast, exact)
+        self.restarts = flag != 0
+
+    def scan(self) -> None:
+        """Does nothing: the aggregate takes E, which is there."""
+
+    def _starts(self) -> list[jax.Array]:
+        return [self._lowest]
+
+    def _counting(self, before: jax.Array) -> jax.Array:
+        return jnp.where(self._restarted == 0, before, jnp.zeros_like(before))
+
+    def _write(self, outputs: Sequence[Ref], result: jax.Array) -> None:
+        self._scan.store(self._tile, outputs, self._inputs, [self._restarted, result])

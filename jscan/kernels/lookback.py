@@ -37,9 +37,10 @@ from jax.extend import core
 
 from jscan.kernels import language
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import Aggregates, form
+from jscan.kernels.forms import Aggregates, form, whole
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import FLAG, flag_value
+from jscan.kernels.reduce_then_scan import Part, scan_part
 from jscan.kernels.registers import constant, take
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.steps import Step
@@ -52,13 +53,18 @@ def tile_state(scan: Scan) -> TileState:
     return TileState(scan.dtypes, g.outer, g.tiles, g.inner)
 
 
-def kernel(scan: Scan, window: int, program: jax.Array, refs: Sequence[Ref]) -> None:
-    """One tile of a row, by one program."""
+def kernel(scan: Scan, window: int, strip: int, program: jax.Array, refs: Sequence[Ref]) -> None:
+    """One tile of a row, by one program.
+
+    Where the axis is rows one behind the other, a tile in which one begins is walked by strips if
+    these have a length.
+    """
     tile = Tile(scan.geometry, program)
-    scan.on_tile(tile, functools.partial(_one_tile, scan, window, refs))
+    walk = functools.partial(_in_strips, window, strip, refs) if strip else None
+    scan.on_tile(tile, functools.partial(_one_tile, window, refs), walk)
 
 
-def _one_tile(scan: Scan, window: int, refs: Sequence[Ref], tile: Tile) -> None:
+def _one_tile(window: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
     inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
 
@@ -84,6 +90,20 @@ def _one_tile(scan: Scan, window: int, refs: Sequence[Ref], tile: Tile) -> None:
         state.publish(words, tile, tag, inclusive, ~complete)
     with Step.STORE.marked():
         work.store(outputs, prefix)
+
+
+def _in_strips(window: int, strip: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
+    """A tile with one restart, scanned strip by strip: that takes few registers.
+
+    Tiles behind it wait, so that its total is taken from all of it at once.
+    """
+    inputs, outputs = scan.split(refs)
+    words, state = refs[-1], tile_state(scan)
+    rule = whole(scan, tile, scan.since_restart(tile, inputs))
+    state.publish(words, tile, jnp.int32(PREFIX), rule.aggregate)
+    search = Lookback(scan.operator, state, words, tile, window, rule)
+    prefix = search.prefix(search.peek(tile.index))
+    scan_part(scan, Part(scan, strip, tile, refs), [jnp.zeros((), FLAG), *prefix], outputs)
 
 
 PAUSE = 100

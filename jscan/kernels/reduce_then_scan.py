@@ -69,28 +69,31 @@ Progress = tuple[jax.Array, ...]
 
 
 class Part:
-    """A part of a row, and its strips, as its program walks them."""
+    """A part of a row, which is a tile, and its strips, as its program walks them."""
 
-    def __init__(self, scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]):
-        self.scan = scan
-        self.tile = Tile(scan.geometry, program)
+    def __init__(self, scan: Scan, strip: int, tile: Tile, refs: Sequence[Ref]):
+        self.scan, self.tile = scan, tile
         g = scan.geometry
-        self.place = self.tile.cut(dataclasses.replace(g, length=strip))
-        self.per_part = np.int32(g.length // strip)
-        strips = np.int32(self.place.geometry.tiles)
-        self.count = jnp.minimum(self.per_part, strips - self.tile.index * self.per_part)
+        self._place = tile.cut(dataclasses.replace(g, length=strip))
+        per_part, strips = g.length // strip, self._place.geometry.tiles
+        # Cut from the front, a reversed scan's first part has strips behind the end of the axis.
+        behind = g.tiles * per_part - strips if g.from_front and g.reverse else 0
+        begin = tile.index * np.int32(per_part) - np.int32(behind)
+        end = jnp.minimum(begin + np.int32(per_part), np.int32(strips))
+        self._first = jnp.maximum(begin, np.int32(0))
+        self.count = end - self._first
         self.inputs, self.others = scan.apart(refs)
 
     def strip(self, number: jax.Array) -> Tile:
         """The strip of this number."""
-        return self.place.at(self.tile.index * self.per_part + number)
+        return self._place.at(self._first + number, inside=self.tile.inside)
 
 
 def _totals(
     scan: Scan, strip: int, to_the_end: bool, program: jax.Array, refs: Sequence[Ref]
 ) -> None:
     """The total of a part, from its end to its last restart."""
-    part = Part(scan, strip, program, refs)
+    part = Part(scan, strip, Tile(scan.geometry, program), refs)
     operator = scan.leaf_operator
 
     def goes_on(state: Progress) -> jax.Array:
@@ -139,12 +142,16 @@ def _last_strip_total(scan: Scan, part: Part) -> list[jax.Array]:
 
 def _scan(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]) -> None:
     """A part, scanned behind the total of all before it."""
-    part = Part(scan, strip, program, refs)
+    part = Part(scan, strip, Tile(scan.geometry, program), refs)
     kinds = totals.dtypes(scan)
     count = len(kinds) if scan.geometry.tiles > 1 else 0
     before = totals.read(part.tile, scan.geometry, part.others[:count], kinds[:count])
     before = before or [jnp.zeros((), kind) for kind in kinds]
-    outputs = part.others[count:]
+    scan_part(scan, part, before, part.others[count:])
+
+
+def scan_part(scan: Scan, part: Part, before: Sequence[jax.Array], outputs: Sequence[Ref]) -> None:
+    """Scans a part strip by strip and writes it; what comes ``before`` the first is undefined."""
 
     def step(state: Progress) -> Progress:
         *carry, number = state

@@ -44,8 +44,6 @@ def reduce(
     object to, on arrays that have elements.
     """
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
-    used = (True,) * len(leaves)
-    parts, real_used = launch.real_parts(leaves, used)
     operator = prepare(combine)
     results = combine.dtypes if exact else combine.result_dtypes([x.dtype for x in leaves])
     shape = tuning.Shape.of(leaves, axis, operator, segmented=kind != "whole", tile=tile)
@@ -55,7 +53,8 @@ def reduce(
     if kind == "offsets":
         # A program searches the offsets of one row.
         tuned = dataclasses.replace(tuned, rows=1)
-    cut = launch.Cut(parts, full, axis, tuned)
+    cut = launch.Cut(launch.readable(leaves), full, axis, tuned)
+    real_results = tuple(real for d in results for real in real_dtypes(d))
     described, told = _keys(descriptor, full, axis, kind, num_segments, tuned.length)
     order_view = None
     if order is not None:
@@ -66,9 +65,9 @@ def reduce(
         strip=min(tuned.strip, tuned.length) or tuned.length,
         operator=operator,
         dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
-        results=tuple(real for d in results for real in real_dtypes(d)),
+        results=real_results,
         identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
-        used=real_used,
+        used=(True,) * len(real_results),
         views=cut.views,
         keys=told,
         chained=method == "chained" and cut.geometry.tiles > 1,
@@ -90,7 +89,7 @@ def reduce(
         body = functools.partial(reduction.kernel, task, tuned.window)
         outputs = cut.call(task, described, body, state, "jscan_reduce", interpret, starts)
     result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
-    return launch.complex_parts([x.reshape(result_shape) for x in outputs], results, used)
+    return launch.joined([x.reshape(result_shape) for x in outputs], results)
 
 
 _LEVELS = ("scan_then_propagate", "reduce_then_scan")

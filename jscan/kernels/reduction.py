@@ -236,13 +236,15 @@ class StripWalk:
     def _elements(self, strip: Tile) -> list[jax.Array]:
         """The elements of a strip, in the dtypes in which they are combined."""
         reduction = self.reduction
-        triples = zip(self.inputs, reduction.views, reduction.dtypes, strict=True)
+        read = list(zip(self.inputs, reduction.views, strict=True))
         if reduction.order is None:
-            return [strip.load(ref, view).astype(dtype) for ref, view, dtype in triples]
-        place = strip.load_shared(self.order[0], reduction.order)
-        # Nothing is read out of bounds, whatever a plan was made of.
-        place = jnp.clip(place, 0, np.int32(self.geometry.n - 1))
-        return [strip.gather(ref, view, place).astype(dtype) for ref, view, dtype in triples]
+            loaded = [part for ref, view in read for part in strip.load_parts(ref, view)]
+        else:
+            place = strip.load_shared(self.order[0], reduction.order)
+            # Nothing is read out of bounds, whatever a plan was made of.
+            place = jnp.clip(place, 0, np.int32(self.geometry.n - 1))
+            loaded = [part for ref, view in read for part in strip.gather(ref, view, place)]
+        return [x.astype(d) for x, d in zip(loaded, reduction.dtypes, strict=True)]
 
     def _write(
         self, scanned: Scanned, *, opening: bool, edge: bool

@@ -32,12 +32,12 @@ from jscan.kernels import (
     scan_then_propagate,
     tuning,
 )
-from jscan.kernels.complex import real_dtypes, real_identity
+from jscan.kernels.complex import read_dtypes, real_dtypes, real_identity
 from jscan.kernels.description import Scan
 from jscan.kernels.launch import (
     Cut,
-    complex_parts,
-    real_parts,
+    joined,
+    readable,
     whole_bytes,
     why_not_dtypes,
 )
@@ -112,31 +112,73 @@ def scan(
     if math.prod(full) == 0 or full[axis] == 1:
         how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
         return _trivial(leaves, flags, before, full, exclusive=exclusive, used=used, **how)
-    operands, real_used = real_parts(leaves, used)
+    operands = readable(leaves)
     if flags is not None:
         operands.append(whole_bytes(flags))
     operator, segmented = prepare(combine), flags is not None
+    results = combine.result_dtypes([leaf.dtype for leaf in leaves])
+    written = tuple(w for dtype in results for w in read_dtypes(dtype))
     shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
+    of_results, row = full, 0
+    if before is None and method in ("auto", "lookback"):
+        row = _row(operands, written, full, shape, reverse=reverse)
+    if row:
+        operands = [x.reshape(-1) for x in operands]
+        full, axis, method = (math.prod(full),), 0, "lookback"
+        shape = dataclasses.replace(shape, outer=1, n=full[0])
+    wanted = tuple(u for d, u in zip(results, used, strict=True) for _ in read_dtypes(d))
+    real_used = tuple(u for d, u in zip(results, used, strict=True) for _ in real_dtypes(d))
     if method == "auto" and tuning.suits_two_passes(shape, sum(real_used)):
         method = "reduce_then_scan"
-    results = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    real_results = tuple(real for dtype in results for real in real_dtypes(dtype))
+    if row:
+        walks = not segmented and _neutral_is_known(combine, real_used)
+        tuned = tuning.rows(shape, row, walks=walks)
+    else:
+        tuned = tuning.chosen(shape, method, tuning.SCAN)
+    if reverse and exclusive:
+        tuned = tuning.both_ways(shape, tuned)
     cut = Cut(
-        *(operands, full, axis, tuning.chosen(shape, method, tuning.SCAN)),
+        *(operands, full, axis, tuned),
         reverse=reverse,
         exclusive=exclusive,
-        widths={dtype.itemsize for dtype in real_results},
+        widths={dtype.itemsize for dtype in written},
+        row=row,
         by_words=before is None
+        and not row
         and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
         and _takes_a_lead(combine, real_used, exclusive, segmented),
     )
-    described = _described(combine, cut, real_results, real_used, segmented=segmented)
+    described = _described(combine, cut, written, wanted, segmented=segmented)
     beside: list[jax.Array] = []
     if before is not None:
         beside, place = placed(before, full, axis)
         described = dataclasses.replace(described, start=place)
     outputs = run(described, cut, interpret, beside, method)
-    return complex_parts([x.reshape(full) for x in outputs], results, used)
+    kept = [dtype for dtype, u in zip(results, used, strict=True) if u]
+    return joined([x.reshape(of_results) for x in outputs], kept)
+
+
+def _row(
+    operands: Sequence[jax.Array],
+    results: Sequence[np.dtype],
+    full: tuple[int, ...],
+    shape: tuning.Shape,
+    *,
+    reverse: bool,
+) -> int:
+    """The length of the rows, if these are better scanned one behind the other; else 0.
+
+    Rows that begin inside of words would be read and written element by element. One behind the
+    other they are an array that begins with a word, in which scans restart.
+    """
+    dtypes = [*(x.dtype for x in operands), *results]
+    aligned = all(shape.n * dtype.itemsize % 16 == 0 for dtype in dtypes)
+    # The end of a lone row is compiled apart (`Scan.on_tile`).
+    alone = shape.outer == 1 and not reverse and not shape.segmented
+    whole = all(x.size == math.prod(full) for x in operands)
+    fits = (shape.outer + 1) * shape.n < extent.FAR
+    suits = shape.inner == 1 and not aligned and not alone and whole and fits
+    return shape.n if suits and tuning.suits_one_row(shape) else 0
 
 
 def _together(
@@ -157,8 +199,11 @@ def _takes_a_lead(
     combine: Combine, used: tuple[bool, ...], exclusive: bool, segmented: bool
 ) -> bool:
     """Whether places in front of a row can be filled with what leaves no trace."""
-    known = exclusive or segmented or is_logaddexp(combine)
-    return known or front(prepare(combine), used) is not None
+    return exclusive or segmented or _neutral_is_known(combine, used)
+
+
+def _neutral_is_known(combine: Combine, used: tuple[bool, ...]) -> bool:
+    return is_logaddexp(combine) or front(prepare(combine), used) is not None
 
 
 def _described(
@@ -178,9 +223,10 @@ def _described(
         results=results,
         identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
         used=used,
-        linear=not segmented and is_logaddexp(combine),
+        linear=is_logaddexp(combine),
         views=cut.views[:-1] if segmented else cut.views,
         flag_view=cut.views[-1] if segmented else None,
+        restarts_at_rows=cut.geometry.row > 0,
     )
 
 
@@ -200,7 +246,9 @@ def run(
         body = functools.partial(chained.kernel, scan)
         return cut.call(scan, beside, body, chained.tile_state(scan), "jscan_chained", interpret)
     assert cut.tuned.warps == 1 or cut.tuned.window == 32 * cut.tuned.warps, cut.tuned
-    body = functools.partial(lookback.kernel, scan, cut.tuned.window)
+    walks = scan.geometry.row > scan.geometry.length and scan.neutral is not None
+    strip = cut.tuned.strip if walks and scan.flag_view is None else 0
+    body = functools.partial(lookback.kernel, scan, cut.tuned.window, strip)
     return cut.call(scan, beside, body, lookback.tile_state(scan), "jscan_lookback", interpret)
 
 

@@ -48,7 +48,7 @@ class TangentScan(Scan):
         leaves = recurrence.Recurrence(self.component, read, self.transposed).elements(linear)
         if not self.segmented:
             return leaves
-        return [self._restarts(tile, inputs[-1], 0), *leaves]
+        return [self._restarts(tile, inputs, 0), *leaves]
 
     def store(
         self,

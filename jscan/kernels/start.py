@@ -41,28 +41,33 @@ class Start:
 
     def values(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
         """The values for each row and lane; undefined in all but the first tile."""
-        return [load_first(tile, x, v) for x, v in zip(inputs, self.views, strict=False)]
+        read = zip(inputs, self.views, strict=False)
+        return [part for x, view in read for part in load_first(tile, x, view)]
 
     def is_open(self, tile: Tile, inputs: Sequence[Ref]) -> jax.Array | None:
         """Whether the start reaches any element; None where it does everywhere."""
-        return None if self.open is None else load_first(tile, inputs[-1], self.open) != 0
+        if self.open is None:
+            return None
+        [is_open] = load_first(tile, inputs[-1], self.open)
+        return is_open != 0
 
 
 def placed(start: starts.Start, full: Sequence[int], axis: int) -> tuple[list[jax.Array], Start]:
     """A start as inputs of kernels, and how they lie in memory."""
     one = [1 if d == axis else size for d, size in enumerate(full)]
-    values, _ = launch.real_parts(start.values, [True] * len(start.values))
-    flat, views = zip(*(launch.view(x, one, axis) for x in values), strict=True)
+    flat, views = zip(
+        *(launch.view(x, one, axis) for x in launch.readable(start.values)), strict=True
+    )
     if start.open is None:
         return list(flat), Start(views, None)
     is_open, view = launch.view(launch.one_byte(start.open), one, axis)
     return [*flat, is_open], Start(views, view)
 
 
-def load_first(tile: Tile, ref: Ref, view: View) -> jax.Array:
-    """An operand's first element in scan order, for each of the tile's rows and lanes.
+def load_first(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
+    """The parts of an operand's first element in scan order, for each of the tile's rows and lanes.
 
-    It is undefined where there is none, and in all but the first tile.
+    They are undefined where there is none, and in all but the first tile.
     """
     g = tile.geometry
     _, stride, lane_stride = view.strides
@@ -79,7 +84,7 @@ def load_first(tile: Tile, ref: Ref, view: View) -> jax.Array:
     if g.lanes > 1:
         checks.append(tile.lanes_exist(lane))
     mask = functools.reduce(jnp.logical_and, [jnp.broadcast_to(c, g.edge) for c in checks])
-    return language.load(ref, terms, mask=mask)
+    return language.load_parts(ref, terms, mask=mask)
 
 
 def among_first(tile: Tile, count: int) -> jax.Array:

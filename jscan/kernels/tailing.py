@@ -17,7 +17,7 @@ from jscan.combine import Combine
 from jscan.kernels import reduce_then_scan, scan_then_propagate, totals, tuning
 from jscan.kernels.complex import real_dtypes
 from jscan.kernels.description import Scan
-from jscan.kernels.launch import Cut, complex_parts, real_parts, whole_bytes
+from jscan.kernels.launch import Cut, joined, readable, whole_bytes
 from jscan.kernels.operator import prepare
 
 
@@ -37,20 +37,19 @@ def tail(
     to, on arrays that have elements.
     """
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves), flags.shape)
-    used = (True,) * len(leaves)
-    operands, real_used = real_parts(leaves, used)
-    operands.append(whole_bytes(flags))
+    operands = [*readable(leaves), whole_bytes(flags)]
     operator = prepare(combine)
     dtypes = tuple(np.dtype(a.dtype) for a in operator.out_avals)
     shape = tuning.Shape.of(leaves, axis, operator, segmented=True, tile=tile)
     cut = Cut(operands, full, axis, tuning.parts(shape), reverse=reverse)
+    real_results = tuple(real for d in combine.dtypes for real in real_dtypes(d))
     scan = Scan(
         geometry=cut.geometry,
         operator=operator,
         dtypes=dtypes,
-        results=tuple(real for d in combine.dtypes for real in real_dtypes(d)),
+        results=real_results,
         identity=None,
-        used=real_used,
+        used=(True,) * len(real_results),
         linear=False,
         views=cut.views[:-1],
         flag_view=cut.views[-1],
@@ -65,6 +64,6 @@ def tail(
     last = [x.reshape(shape_of_totals)[:, -1] for x in found]
     restarted, *values = [x.reshape(*full[:axis], 1, *full[axis + 1 :]) for x in last]
     # Sums of narrow integers are made in wider ones.
-    values = [x.astype(dtype) for x, dtype in zip(values, scan.results, strict=True)]
+    values = [x.astype(dtype) for x, dtype in zip(values, real_results, strict=True)]
     shared = tuple(slice(0, size) for size in (*flags.shape[:axis], 1, *flags.shape[axis + 1 :]))
-    return [*complex_parts(values, combine.dtypes, used), jnp.not_equal(restarted[shared], 0)]
+    return [*joined(values, combine.dtypes), jnp.not_equal(restarted[shared], 0)]

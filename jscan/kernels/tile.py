@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language
+from jscan.kernels import language, memory
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, size_of
 from jscan.kernels.registers import take
@@ -50,7 +50,7 @@ class Tile:
         rest = lax.div(program, np.int32(g.lane_blocks))
         self.row_block = lax.rem(rest, np.int32(g.row_blocks))
         self.index = lax.div(rest, np.int32(g.row_blocks))
-        self.inside = False
+        self.inside = self.within_row = False
 
     def _iota(self, dimension: int) -> jax.Array:
         return lax.broadcasted_iota(jnp.int32, self.geometry.shape, dimension)
@@ -60,6 +60,8 @@ class Tile:
         g = self.geometry
         assert not g.far, "positions do not fit 32 bits"
         start = self.index * np.int32(g.length)
+        if g.from_front:
+            return np.int32((g.tiles - 1) * g.length) - start if g.reverse else start
         if g.word > 1:
             start = start - self.words.lead
         return np.int32(g.n - g.length) - start if g.reverse else start
@@ -127,8 +129,9 @@ class Tile:
         g = self.geometry
         # In scan order, only elements to the left may lie before the start of the axis, and only
         # the last tile and elements to the right reach beyond its end.
-        before = shift > 0 or g.leads
-        beyond = not self.inside and (shift < 0 or g.word > 1 or g.n % g.length != 0)
+        before = (shift > 0 and not self.within_row) or (g.leads and not self.inside)
+        ragged = g.word > 1 or (g.n % g.length != 0 and not g.leads)
+        beyond = not self.inside and (shift < 0 or ragged)
         on_axis = self._on_far_axis if g.far else self._on_axis
         checks = on_axis(shift, before, beyond)
         if g.outer % g.rows:
@@ -164,10 +167,15 @@ class Tile:
 
     def load(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The tile of an operand, ``shift`` positions to the left; undefined where none exist."""
+        [values] = self.load_parts(ref, view, shift)
+        return values
+
+    def load_parts(self, ref: Ref, view: View, shift: int = 0) -> list[jax.Array]:
+        """The same of any operand: of complex numbers the real and the imaginary parts."""
         if self.geometry.word > 1 and not shift and view.follows(self.geometry):
             return self.words.load(ref, self._limited(self.words.terms(), ref.dtype, 0))
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
-        return language.load(ref, terms, mask=self.mask(shift))
+        return language.load_parts(ref, terms, mask=self.mask(shift))
 
     def load_shared(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The same, but one column of an operand whose lanes are shared."""
@@ -244,7 +252,13 @@ class Tile:
         One that is ``inside`` does not reach the end of the axis, nor does its right neighbour.
         """
         other = copy.copy(self)
-        other.index, other.inside = index, inside
+        other.index, other.inside, other.within_row = index, inside, False
+        return other
+
+    def without_ends(self, *, of_rows: bool) -> Tile:
+        """The same, which does not reach the end of the axis, nor of rows in it."""
+        other = self.at(self.index, inside=True)
+        other.within_row = of_rows
         return other
 
     def cut(self, geometry: Geometry) -> Tile:
@@ -253,20 +267,21 @@ class Tile:
         other.geometry = geometry
         return other
 
-    def store(self, ref: Ref, value: jax.Array, where: jax.Array | None = None) -> None:
+    def store(self, ref: Ref, *parts: jax.Array, where: jax.Array | None = None) -> None:
         """Writes the tile of a result, which has the scan's full shape, or what of it is ``where``.
 
-        Tiles that are cut along words are written whole.
+        Of complex numbers it takes the parts. Tiles that are cut along words are written whole.
         """
-        g, value = self.geometry, value.astype(ref.dtype)
+        g, complex_ = self.geometry, memory.parts(ref.dtype) == 2
+        values = parts if complex_ else [x.astype(ref.dtype) for x in parts]
         if g.word == 1:
             view = View((g.outer, g.n, g.inner), (1, g.outer))
             terms = self._limited(self._terms(view, 0), ref.dtype, 0)
             masks = [mask for mask in (self.mask(0), where) if mask is not None]
             mask = functools.reduce(lax.bitwise_and, masks) if masks else None
-            language.store(ref, terms, value, mask=mask)
+            language.store(ref, terms, values, mask=mask)
             return
-        self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), value)
+        self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), values)
 
     def scatter(
         self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
@@ -278,15 +293,15 @@ class Tile:
         mask = mask if exists is None else mask & exists
         language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
 
-    def gather(self, ref: Ref, view: View, place: jax.Array) -> jax.Array:
-        """The elements at ``place`` of each position; undefined where the position does not exist.
+    def gather(self, ref: Ref, view: View, place: jax.Array) -> list[jax.Array]:
+        """The parts of the elements at ``place`` of each position, undefined where there is none.
 
         The operand has fewer elements than fit 32 bits.
         """
         _, stride, lane_stride = view.strides
         terms = [(self.spread(place), stride), *self.row_terms(view, lambda: self._iota(0))]
         terms += self.lane_terms(lane_stride, self._iota(len(self.geometry.shape) - 1))
-        return language.load(ref, terms, mask=self.mask(0))
+        return language.load_parts(ref, terms, mask=self.mask(0))
 
     def gather_row(self, ref: Ref) -> jax.Array:
         """The tile's elements of an operand (outer, inner): one for each row and lane."""
@@ -301,11 +316,7 @@ class Tile:
         return [*terms, *self.lane_terms(int(g.inner > 1), self._iota(len(g.shape) - 1))]
 
     def _limited(self, terms: Address, dtype: np.dtype, shift: int) -> Address:
-        """The address, known to the compiler as a multiple of `VECTOR` elements and no more.
-
-        As it is where the compiler would not take more anyhow: accesses have 16 bytes at most, and
-        as many as the address is a multiple of.
-        """
+        """The address, known as a multiple of `VECTOR` elements where more would widen accesses."""
         g = self.geometry
         narrow = dtype.itemsize * VECTOR < 16
         begins_whole = not shift and (g.word > 1 or not (g.reverse and g.n % VECTOR))
@@ -325,11 +336,6 @@ class Tile:
             return before
         # Known when the kernel is compiled for almost all places.
         return before & (self.index == 0) & (self.positions() < np.int32(g.word + shift))
-
-    def exists(self) -> jax.Array:
-        """Whether each element exists."""
-        mask = self.mask(0)
-        return jnp.full(self.geometry.shape, True) if mask is None else mask
 
     def starts_shared(self, spread: bool) -> jax.Array:
         """Whether each element is the axis's first; a column for all lanes, unless ``spread``."""
@@ -365,7 +371,7 @@ class Tile:
 
     def first_place(self) -> jax.Array:
         """The position of the tile's first element, of which places in front may be none."""
-        if not self.geometry.leads:
+        if self.geometry.word == 1:
             return jnp.int32(0)
         return jnp.where(self.index == 0, self.words.lead, jnp.zeros_like(self.words.lead))
 

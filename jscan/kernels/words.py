@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -77,43 +78,48 @@ class Words:
         words = [(self.before, g.word), (self._first, g.word)]
         return [*rows, *words, (self._iota(g.axis), 1)]
 
-    def load(self, ref: Ref, terms: Address) -> jax.Array:
+    def load(self, ref: Ref, terms: Address) -> list[jax.Array]:
         """The words at the address ``terms``, with what else is in them."""
         g = self._geometry
-        values = language.load(ref, terms, mask=self._within())
+        values = language.load_parts(ref, terms, mask=self._within())
         if g.outer * g.n % g.word == 0:
             return values
 
-        def with_last() -> jax.Array:
+        def with_last() -> list[jax.Array]:
             shared, here = self._shared(last=True)
-            word = language.load(ref, shared.terms(), mask=shared._exists())
-            tall = jnp.broadcast_to(lax.expand_dims(word, [word.ndim - 1]), self._by_word)
-            return jnp.where(here, tall.reshape(g.shape), values)
+            word = language.load_parts(ref, shared.terms(), mask=shared._exists())
+            tall = [jnp.broadcast_to(lax.expand_dims(x, [x.ndim - 1]), self._by_word) for x in word]
+            pairs = zip(tall, values, strict=True)
+            return [jnp.where(here, x.reshape(g.shape), value) for x, value in pairs]
 
         # The array ends inside of its last word, of which no more is read.
         may_end = self._row_block == np.int32(g.row_blocks - 1)
         may_end &= self._index == 0 if g.reverse else self._may_finish
-        loaded: jax.Array = lax.cond(may_end, with_last, lambda: values)
+        loaded: list[jax.Array] = lax.cond(may_end, with_last, lambda: values)
         return loaded
 
-    def store(self, ref: Ref, terms: Address, value: jax.Array) -> None:
+    def store(self, ref: Ref, terms: Address, values: Sequence[jax.Array]) -> None:
         """Writes the words that are a row's alone, then its elements in the others."""
         g = self._geometry
         end = lax.div(self.inside + np.int32(g.n), np.int32(g.word))
         whole = self._among((self.inside > 0).astype(jnp.int32), end)
-        language.store(ref, terms, value, mask=whole)
-        bits = to_bits(value)
+        language.store(ref, terms, values, mask=whole)
 
         def ends() -> None:
             for last in (False, True):
                 shared, here = self._shared(last=last)
-                kept = jnp.where(here, bits, jnp.zeros_like(bits)).reshape(self._by_word)
-                word = from_bits(jnp.sum(kept, axis=-2, dtype=kept.dtype), value.dtype)
+                word = [self._kept(x, here) for x in values]
                 begin, per_tile = self._begin(shared.count), np.int32(g.length // g.word)
                 in_tile = (shared._first >= begin) & (shared._first < begin + per_tile)
                 language.store(ref, shared.terms(), word, mask=shared._exists() & in_tile)
 
         language.when((self._index == 0) | self._may_finish, ends)
+
+    def _kept(self, values: jax.Array, where: jax.Array) -> jax.Array:
+        """The elements of the word that ``where`` selects."""
+        bits = to_bits(values)
+        kept = jnp.where(where, bits, jnp.zeros_like(bits)).reshape(self._by_word)
+        return from_bits(jnp.sum(kept, axis=-2, dtype=kept.dtype), values.dtype)
 
     @property
     def _may_finish(self) -> jax.Array:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.experimental import pallas as pl
 
 from jscan.kernels.language import Body, Ref
@@ -26,11 +28,16 @@ def run(
     ``how`` is for Pallas: parameters of a compiler, or ``interpret=True``, which runs one program
     after another by the meanings that the primitives have in plain JAX.
     """
-    count, first = len(operands), len(results) - len(starts)
-    aliases = {count + i: first + i for i in range(len(starts))}
+    count, first, given = len(operands), len(results) - len(starts), [*starts]
+    aliases = {count + i: first + i for i in range(len(given))}
+    if how.get("interpret"):
+        for i, result in enumerate(results[:first]):
+            if result.dtype.kind == "c":  # of which the interpreter can make none
+                aliases[count + len(given)] = i
+                given.append(jnp.full(result.shape, np.nan, result.dtype))
 
     def kernel(*refs: Ref) -> None:
-        body(pl.program_id(0), refs[:count] + refs[count + len(starts) :])
+        body(pl.program_id(0), refs[:count] + refs[count + len(given) :])
 
     outputs = pl.pallas_call(
         kernel,
@@ -39,5 +46,5 @@ def run(
         input_output_aliases=aliases,
         name=name,
         **how,
-    )(*operands, *starts)
+    )(*operands, *given)
     return list(outputs)

@@ -113,6 +113,8 @@ def _launch(
     # Not installed with this package, and it takes time to import.
     import jax_triton
 
+    # Its table has no complex numbers, whose memory is that of real ones.
+    jax_triton.triton_lib._JAX_TO_TRITON_TYPE_MAP.setdefault(jnp.dtype(jnp.complex64), "fp32")
     how: dict[str, Any] = {
         "grid": (program.programs,),
         "name": program.name,

@@ -205,11 +205,38 @@ class _Operands:
         return self.value(number, shape) if len(self._rest) > number else None
 
 
-def _load(ctx: Context, ref: Value, *operands: Value, multipliers: Sequence[int]) -> Value:
+def _load(ctx: Context, ref: Value, *operands: Value, multipliers: Sequence[int]) -> list[Value]:
     parts, shape = _Operands(ctx, ref, operands, multipliers), ctx.avals_out[0].shape
-    boolean = ctx.avals_in[0].dtype == jnp.bool_
-    pointer = parts.address(shape, cast=8 if boolean else None)
-    return triton._load(pointer, mask=parts.mask(0, shape))
+    dtype, mask = ctx.avals_in[0].dtype, parts.mask(0, shape)
+    if dtype.kind != "c":
+        cast = 8 if dtype == jnp.bool_ else None
+        return [triton._load(parts.address(shape, cast=cast), mask=mask)]
+    word = triton._load(parts.address(shape, cast=64), mask=mask)
+    return [_half(word, high=high) for high in (False, True)]
+
+
+def _half(word: Value, *, high: bool) -> Value:
+    """The float32 whose bits are one half of a word of 64 bits."""
+    if high:
+        word = arith.shrui(word, triton._full(word.type, 32))
+    bits = triton._ir_cast(word, ir.IntegerType.get_signless(32), signed=False)
+    return tt.bitcast(_like(bits, ir.F32Type.get()), bits)
+
+
+def _word(low: Value, high: Value) -> Value:
+    """The word of 64 bits whose halves are the bits of two float32."""
+    i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
+    halves = [triton._ir_cast(tt.bitcast(_like(x, i32), x), i64, signed=False) for x in (low, high)]
+    shift = triton._full(halves[1].type, 32)
+    return arith.ori(halves[0], arith.shli(halves[1], shift))
+
+
+def _like(value: Value, element: ir.Type) -> ir.Type:
+    """The type of ``value`` with elements of another type."""
+    if triton._element_type(value.type) == value.type:
+        return element
+    tensor = ir.RankedTensorType(value.type)
+    return ir.RankedTensorType.get(tensor.shape, element, tensor.encoding)
 
 
 def _store(
@@ -217,8 +244,13 @@ def _store(
 ) -> list[Value]:
     parts = _Operands(ctx, ref, operands, multipliers)
     shape = parts.shape(0)
-    address = parts.address(shape, scattered=scattered)
-    triton._store(address, parts.value(0, shape), mask=parts.mask(1, shape))
+    if ctx.avals_in[0].dtype.kind != "c":
+        address = parts.address(shape, scattered=scattered)
+        triton._store(address, parts.value(0, shape), mask=parts.mask(1, shape))
+        return []
+    address = parts.address(shape, cast=64, scattered=scattered)
+    word = _word(parts.value(0, shape), parts.value(1, shape))
+    triton._store(address, word, mask=parts.mask(2, shape))
     return []
 
 

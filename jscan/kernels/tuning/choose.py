@@ -7,10 +7,8 @@
     strips, tree, walks  reductions in one pass, level by level, and by resident programs
     alone                the first of these, where tiles look at one tile at a time
 
-`chosen` takes the one that suits a strategy.
-
-A shape that brings a tile of its own is cut by that. The figures of a device are in a file of its
-kind; what is here holds for all of them.
+`chosen` takes the one that suits a strategy. A shape that brings a tile of its own is cut by that.
+The figures of a device are in a file of its kind; what is here holds for all of them.
 """
 
 from __future__ import annotations
@@ -103,7 +101,7 @@ def lookback(shape: Shape) -> Tuning:
     if shape.inner > 1:
         return _beside_lanes(shape)
     rule = first_match(device().few, shape)
-    return _of_neighbours(shape, rule or _full(shape))
+    return of_neighbours(shape, rule or _full(shape))
 
 
 def scatter(shape: Shape) -> Tuning:
@@ -153,10 +151,10 @@ def _however_few(shape: Shape) -> Tuning:
     """`lookback`, with a full tile however few elements there are."""
     if shape.tile is not None or shape.inner > 1:
         return lookback(shape)
-    return _of_neighbours(shape, _full(shape))
+    return of_neighbours(shape, _full(shape))
 
 
-def _of_neighbours(shape: Shape, rule: Rule) -> Tuning:
+def of_neighbours(shape: Shape, rule: Rule) -> Tuning:
     """The tile of a row whose elements are neighbours in memory."""
     length = max(rule.length // 2, 256) if shape.equations > HEAVY else rule.length
     return Tuning(length=length, lanes=1, warps=rule.warps, window=32 * rule.warps)
@@ -164,8 +162,7 @@ def _of_neighbours(shape: Shape, rule: Rule) -> Tuning:
 
 def _full(shape: Shape) -> Rule:
     """The tile where there are elements enough; for some shapes half of the table's."""
-    rule = first_match(device().full, shape)
-    assert rule is not None, "the last rule holds for every shape"
+    rule = full_rule(shape)
     # Where tiles have rows enough to begin with, the way back is short, and small tiles hold fewer
     # registers: (12288, 16384) affine 0.94 of copy speed with 1024 positions, 0.91 with 2048 (H200,
     # 2026-11-22).
@@ -175,6 +172,13 @@ def _full(shape: Shape) -> Rule:
     by_words = shape.n % (16 // min(shape.width, 16)) != 0 and suits_words(shape)
     if many_rows or by_words:
         return dataclasses.replace(rule, length=max(rule.length // 2, 256))
+    return rule
+
+
+def full_rule(shape: Shape) -> Rule:
+    """The first rule that holds for the shape where there are elements enough."""
+    rule = first_match(device().full, shape)
+    assert rule is not None, "the last rule holds for every shape"
     return rule
 
 
@@ -195,12 +199,16 @@ def suits_words(shape: Shape) -> bool:
 def _beside_lanes(shape: Shape) -> Tuning:
     """The tile of a row whose elements have other rows' between them in memory."""
     lanes = min(32, next_power_of_2(shape.inner))
+    if shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32:
+        # Sectors at both ends are another program's too: sum (33, 2048, 999), float32, 0.64 of copy
+        # speed with 128 lanes, 0.58 with 64, 0.47 with 32 (H200, 2026-11-23).
+        lanes = 128 if shape.words == 1 and not shape.segmented else 64
     length = min(device().lane_elements // lanes // shape.words, 1024)
     if shape.segmented or shape.equations > 4:
         length //= 2
     # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to
     # go (benchmarks/NOTES.md, "The tile").
-    window = {32: 2, 16: 8}.get(lanes, 16)
+    window = 2 if lanes >= 32 else 8 if lanes == 16 else 16
     return Tuning(length=max(length, 16), lanes=lanes, warps=1, window=window)
 
 

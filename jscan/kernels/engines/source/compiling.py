@@ -25,6 +25,7 @@ _POINTERS = {
     **{f"uint{bits}": f"*u{bits}" for bits in (8, 16, 32, 64)},
     "bfloat16": "*bf16",
     "bool": "*i1",
+    "complex64": "*fp32",
 }
 
 

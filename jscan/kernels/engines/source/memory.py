@@ -11,6 +11,7 @@ from jscan.kernels import addresses
 from jscan.kernels.engines.source.function import Equation, Rule
 from jscan.kernels.engines.source.operands import (
     BOOL,
+    F32,
     I32,
     I64,
     U64,
@@ -99,26 +100,43 @@ def _shape(terms: Sequence[Operand]) -> tuple[int, ...]:
 
 def _load(at: Equation) -> list[Operand]:
     access, shape = _Access(at), at.shape
-    pointer = access.pointer(shape, cast="tl.uint8" if access.ref.dtype == BOOL else None)
-    [name] = at.names()
-    at.function.line(f"{name.text} = tl.load({pointer}{access.mask(0, shape)})")
-    return [name]
+    names = at.names()
+    if len(names) == 1:
+        pointer = access.pointer(shape, cast="tl.uint8" if access.ref.dtype == BOOL else None)
+        at.function.line(f"{names[0].text} = tl.load({pointer}{access.mask(0, shape)})")
+        return names
+    word = at.function.new(U64, shape)
+    pointer = access.pointer(shape, cast="tl.uint64")
+    at.function.line(f"{word.text} = tl.load({pointer}{access.mask(0, shape)})")
+    for name, half in zip(names, (word.text, f"({word.text} >> 32)"), strict=True):
+        bits = Operand(f"{half}.to(tl.uint32)", U32, shape, Form.CALL)
+        at.function.line(f"{name.text} = {as_type(bits, F32, bitcast=True).text}")
+    return names
 
 
 def _store(at: Equation) -> list[Operand]:
     access = _Access(at)
-    shape = access.rest[0].shape
-    pointer = access.pointer(shape, scattered=at.params["scattered"])
-    at.function.line(f"tl.store({pointer}, {access.value(0, shape).typed}{access.mask(1, shape)})")
+    shape, scattered = access.rest[0].shape, at.params["scattered"]
+    if access.ref.dtype.kind != "c":
+        pointer = access.pointer(shape, scattered=scattered)
+        value, mask = access.value(0, shape).typed, access.mask(1, shape)
+    else:
+        pointer = access.pointer(shape, cast="tl.uint64", scattered=scattered)
+        low, high = (_bits(access.value(i, shape)) for i in (0, 1))
+        value, mask = f"({high} << 32) | {low}", access.mask(2, shape)
+    at.function.line(f"tl.store({pointer}, {value}{mask})")
     return []
+
+
+def _bits(value: Operand) -> str:
+    """The bits of a value of 32 bits, as a word of 64."""
+    return as_type(as_type(value, U32, bitcast=True), U64).text
 
 
 def _publish(at: Equation) -> list[Operand]:
     access = _Access(at)
     shape = access.rest[1].shape
-    tag, value = (
-        as_type(as_type(access.value(i, shape), U32, bitcast=True), U64).text for i in (0, 1)
-    )
+    tag, value = (_bits(access.value(i, shape)) for i in (0, 1))
     pointer = access.pointer(shape, cast="tl.uint64")
     # By the protocol a plain store would do, but it reaches the L2 late, behind the tile's own.
     at.function.line(

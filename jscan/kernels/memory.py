@@ -1,0 +1,89 @@
+"""What accesses to memory mean in plain JAX, on the array behind a reference.
+
+An interpreter runs this on a machine without a GPU (`jscan.kernels.language`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan.kernels.addresses import shape_of_sum
+
+
+def parts(dtype: np.dtype) -> int:
+    """How many real numbers an element of ``dtype`` is in a kernel."""
+    return 2 if dtype.kind == "c" else 1
+
+
+def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array:
+    """The flat index, in 32 bits: the interpreter serves arrays of test size."""
+    terms = [v.astype(jnp.int32) * np.int32(m) for v, m in zip(values, multipliers, strict=True)]
+    shape = shape_of_sum([t.shape for t in terms])
+    total = jnp.zeros(shape, jnp.int32)
+    for term in terms:
+        total = total + jnp.broadcast_to(term, shape)
+    return total
+
+
+def load_meaning(
+    array: jax.Array, *operands: jax.Array, multipliers: Sequence[int]
+) -> list[jax.Array]:
+    """What `load` reads from the array behind the reference."""
+    values, mask = operands[: len(multipliers)], operands[len(multipliers) :]
+    index = _index(values, multipliers)
+    if mask:
+        index = jnp.where(mask[0], index, 0)
+    value = array.reshape(-1)[index]
+    if array.dtype.kind == "c":
+        return [lax.real(value), lax.imag(value)]
+    return [value.astype(jnp.uint8) if array.dtype == jnp.bool_ else value]
+
+
+def store_meaning(
+    array: jax.Array, *operands: jax.Array, multipliers: Sequence[int], scattered: bool
+) -> jax.Array:
+    """The array behind the reference after `store`."""
+    del scattered
+    values, rest = operands[: len(multipliers)], operands[len(multipliers) :]
+    count = parts(np.dtype(array.dtype))
+    value, mask = lax.complex(*rest[:2]) if count == 2 else rest[0], rest[count:]
+    index = jnp.broadcast_to(_index(values, multipliers), value.shape)
+    if mask:
+        index = jnp.where(mask[0], index, array.size)
+    return array.reshape(-1).at[index].set(value, mode="drop").reshape(array.shape)
+
+
+def take_ticket_meaning(
+    words: jax.Array, *values: jax.Array, multipliers: Sequence[int]
+) -> tuple[jax.Array, jax.Array]:
+    """The words after `take_ticket`, and the ticket."""
+    index = _index(values, multipliers)
+    return words.at[index, 0].add(1), words[index, 0]
+
+
+def publish_meaning(
+    words: jax.Array, *operands: jax.Array, multipliers: Sequence[int]
+) -> jax.Array:
+    """The words after `publish`."""
+    values, (tag, value, *mask) = operands[: len(multipliers)], operands[len(multipliers) :]
+    index = jnp.broadcast_to(_index(values, multipliers), value.shape)
+    if mask:
+        index = jnp.where(mask[0], index, words.shape[0])
+    word = jnp.stack([value, jnp.broadcast_to(tag, value.shape)], axis=-1)
+    return words.at[index].set(word, mode="drop")
+
+
+def peek_meaning(
+    words: jax.Array, *operands: jax.Array, multipliers: Sequence[int]
+) -> list[jax.Array]:
+    """The tags and values that `peek` reads."""
+    *values, mask = operands
+    index = _index(values, multipliers)
+    mask = jnp.broadcast_to(mask, index.shape)
+    word = words[jnp.where(mask, index, 0)]
+    return [jnp.where(mask, word[..., 1], 0), word[..., 0]]

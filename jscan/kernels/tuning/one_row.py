@@ -1,0 +1,55 @@
+"""The choice of a cut for rows one behind the other, and for segments from two sides."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jscan.kernels.tuning import choose
+from jscan.kernels.tuning.cut import Shape, Tuning, first_match
+
+
+def suits_one_row(shape: Shape) -> bool:
+    """Whether rows that begin inside of words are better scanned one behind the other.
+
+    Not those that fill a tile of whole rows without segments. Sum, of copy speed, as rows and one
+    behind the other (H200, 2026-11-23): float32, rows of 671 0.93 and 0.76, of 1023 0.94 and 0.83,
+    of 65 0.79 and 0.93, of 16381 0.71 and 0.83; bfloat16, of 671 0.85 and 0.61, of 3 0.57 and 0.64,
+    of 65 0.30 and 0.61, of 16381 0.36 and 0.62.
+    """
+    tile = choose.block(shape)
+    if tile is None or shape.segmented or shape.n > 4096:
+        return True
+    if shape.width >= 8:
+        return shape.n < 32
+    filled = 5 * shape.n > 3 * tile.length
+    return not filled or (shape.width < 4 and shape.n < 256)
+
+
+def rows(shape: Shape, row: int, *, walks: bool) -> Tuning:
+    """The tile of rows of so many elements, one behind the other.
+
+    Long rows begin in few tiles, and a kernel that ``walks`` takes these by strips. Short ones
+    begin in most, and restarts take registers.
+    """
+    if shape.tile is not None:
+        return shape.tile
+    plain, flagged = (dataclasses.replace(shape, segmented=s) for s in (False, True))
+    tuned = choose.of_neighbours(shape, choose.full_rule(plain))
+    # Longer ones spill beside what walks.
+    tuned = dataclasses.replace(tuned, length=min(tuned.length, 4096))
+    if walks and row >= 4 * tuned.length:
+        return dataclasses.replace(tuned, strip=512)
+    return choose.of_neighbours(
+        shape, first_match(choose.device().few, flagged) or choose.full_rule(flagged)
+    )
+
+
+def both_ways(shape: Shape, chosen: Tuning) -> Tuning:
+    """The tile of a segmented scan that is reversed and exclusive.
+
+    Flags come from two places to the right, singly: float32, 2^27, 0.84 of copy speed with 512
+    positions, 0.71 with 1024; float64 0.82 and 0.67 (H200, 2026-11-23).
+    """
+    if shape.tile is not None or not shape.segmented or shape.inner > 1 or chosen.rows > 1:
+        return chosen
+    return dataclasses.replace(chosen, length=min(chosen.length, 512 * chosen.warps))
