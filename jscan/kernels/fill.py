@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan.kernels import launch
+from jscan.kernels import language, launch
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry
 from jscan.kernels.registers import constant
@@ -34,7 +34,14 @@ def filled(size: int, value: Any, varies: Any, *, interpret: bool) -> jax.Array:
 
     def kernel(program: jax.Array, refs: Sequence[Ref]) -> None:
         [result] = refs
-        Tile(geometry, program).store(result, constant(geometry.shape, bits))
+        tile, values = Tile(geometry, program), constant(geometry.shape, bits)
+        if size % LENGTH == 0:
+            tile.store(result, values)
+            return
+        # Masks of an end inside of a word would make every write one of a single element.
+        last = tile.index == np.int32(geometry.tiles - 1)
+        language.when(last, lambda: tile.store(result, values))
+        language.when(~last, lambda: tile.without_ends(of_rows=False).store(result, values))
 
     [words] = launch.call(
         *(kernel, [], [(size, bits.dtype)]),

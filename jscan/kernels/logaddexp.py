@@ -102,7 +102,12 @@ class LinearTile(LinearAggregates):
         super().__init__(scan.dtypes[0])
         flags, values = self._load()
         axis = scan.geometry.axis
-        self.first = take(values, tile.positions() == tile.first_place(), axis)
+        place = tile.positions() - tile.first_place()
+        self.first = take(values, place == 0, axis)
+        if scan.geometry.exclusive:
+            # A row begins with nothing, beside which the next element is the first.
+            second = take(values, place == 1, axis)
+            self.first = jnp.where(self.first == -np.inf, second, self.first)
         self.terms, self.maximum, total = _terms(values, axis)
         self.aggregate = [total]
         self.restarts: jax.Array | None = None

@@ -138,6 +138,14 @@ def test_an_answer_follows_from_step_to_step_and_a_wrong_one_does_not(
         assert check(jnp.array(wrong), *given) > checks.BOUND
 
 
+@pytest.mark.parametrize(("off", "right"), [(1e-6, True), (1e-3, False)])
+def test_a_first_element_near_zero_may_be_off_as_far_as_others(off, right):
+    x = np.array([2**-20, 4, 4, 3], np.float32)
+    y = np.logaddexp.accumulate(x) + np.array([off, 0, 0, 0], np.float32)
+    error = checks.from_step_to_step(jnp.logaddexp, None, 1, "", 0, False, y, jnp.array(x))
+    assert (error <= checks.BOUND) == right
+
+
 def raising(*_):
     raise RuntimeError("no such kernel")
 

@@ -230,13 +230,17 @@ N = 67
 def numbers(dtype):
     """A row, and flags of it."""
     rng = np.random.default_rng(3)
-    return rng.integers(-9, 9, N).astype(dtype), rng.random(N) < 0.1
+    x, flags = rng.integers(-9, 9, N).astype(dtype), rng.random(N) < 0.1
+    return (x * np.complex64(1 + 2j) if dtype == "complex64" else x), flags
 
 
 @pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize(
     ("method", "dtype"),
-    [*((m, "int32") for m in METHODS), *(("lookback", d) for d in ("int8", "int64", "float32"))],
+    [
+        *((method, "int32") for method in METHODS),
+        *(("lookback", dtype) for dtype in ("int8", "int64", "float32", "complex64")),
+    ],
 )
 def test_scans_of_every_strategy(method, dtype):
     x, flags = numbers(dtype)

@@ -94,7 +94,9 @@ class Pointer:
 
     def __init__(self, array: np.ndarray[Any, Any]):
         self._array = array
-        self.dtype = "int1" if array.dtype == np.bool_ else array.dtype.name
+        name = array.dtype.name
+        # Complex numbers are in memory what their parts are.
+        self.dtype = {"bool": "int1", "complex64": "float32"}.get(name, name)
 
     def data_ptr(self) -> int:
         """Where the array is in memory."""

@@ -67,7 +67,9 @@ def from_step_to_step(
     end = (n - 1, n) if reverse else (0, 1)
     dtypes = [y.dtype for y in jax.tree.leaves(result)]
     steps = _largest(cut(ys, later), wanted, dtypes)
-    return jnp.maximum(steps, _largest(cut(ys, end), begun(cut(xs, end)), dtypes))
+    # The first element alone may be near zero by chance, beside what it is summed with.
+    first = _largest(cut(ys, end), begun(cut(xs, end)), dtypes, xs[-len(ys) :])
+    return jnp.maximum(steps, first)
 
 
 def recur(h: Any, read: Any) -> jax.Array:
@@ -117,21 +119,27 @@ def _restarts(form: str, axis: int, rank: int, length: int, given: Arrays) -> ja
 
 
 def _largest(
-    found: Sequence[jax.Array], wanted: Sequence[jax.Array], dtypes: Sequence[Any] | None = None
+    found: Arrays,
+    wanted: Arrays,
+    dtypes: Sequence[Any] | None = None,
+    sized: Arrays | None = None,
 ) -> jax.Array:
-    """The largest difference of leaves, in spacings of their dtypes at the largest size of each."""
+    """The largest difference of leaves, in spacings of their dtypes at the largest size of each.
+
+    That is the largest of what is ``wanted``, or of what it is ``sized`` by.
+    """
     dtypes = dtypes or [x.dtype for x in found]
-    every = [_difference(*three) for three in zip(found, wanted, dtypes, strict=True)]
-    return jnp.max(jnp.stack(every))
+    each = zip(found, wanted, dtypes, sized or wanted, strict=True)
+    return jnp.max(jnp.stack([_difference(*leaf) for leaf in each]))
 
 
-def _difference(x: jax.Array, wanted: jax.Array, dtype: Any) -> jax.Array:
+def _difference(x: jax.Array, wanted: jax.Array, dtype: Any, sized: jax.Array) -> jax.Array:
     if x.size == 0:
         return jnp.float32(0)
     if not jnp.issubdtype(dtype, jnp.inexact):
         return jnp.sum(x != wanted).astype(jnp.float32)
-    x, wanted = _as_combined(x), _as_combined(wanted)
-    size = jnp.max(jnp.where(jnp.isfinite(wanted), jnp.abs(wanted), 0))
+    x, wanted, sized = map(_as_combined, (x, wanted, sized))
+    size = jnp.max(jnp.where(jnp.isfinite(sized), jnp.abs(sized), 0))
     same = (x == wanted) | (jnp.isnan(x) & jnp.isnan(wanted))
     off = jnp.max(jnp.where(same, 0, jnp.abs(x - wanted)))
     eps = float(float_limits(dtype).eps)

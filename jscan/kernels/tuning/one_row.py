@@ -21,7 +21,8 @@ def suits_one_row(shape: Shape) -> bool:
         return True
     if shape.width >= 8:
         return shape.n < 32
-    filled = 5 * shape.n > 3 * tile.length
+    # Flags cost an operator of many steps more than empty places do.
+    filled = 5 * shape.n > 3 * tile.length or shape.equations > 4
     return not filled or (shape.width < 4 and shape.n < 256)
 
 
