@@ -135,8 +135,8 @@ def scan(
         tuned = tuning.rows(shape, row, walks=walks)
     else:
         tuned = tuning.chosen(shape, method, tuning.SCAN)
-    if reverse and exclusive and method in ("auto", "lookback") and tuned.length < shape.n:
-        tuned = tuning.both_ways(shape, tuned)
+    if method in ("auto", "lookback") and tuned.length < shape.n:
+        tuned = tuning.moved(shape, tuned, reverse + exclusive)
     cut = Cut(
         *(operands, full, axis, tuned),
         reverse=reverse,

@@ -74,10 +74,13 @@ def test_every_rule_is_the_first_that_holds_for_some_shape(kind, table):
     rules = getattr(choose.MEASURED[kind], table)
     operands = [(1, 1), (2, 1), (4, 1), (4, 2), (8, 1), (8, 2), (8, 3), (12, 3), (16, 2), (16, 3)]
     shapes = [
-        tuning.Shape(1, n, 1, *pair, segmented, equations=1, widened_sums=widened)
-        for n, pair, segmented, widened in itertools.product(
+        tuning.Shape(
+            1, n, 1, *pair, segmented, equations=1, integers=integers, widened_sums=widened
+        )
+        for n, pair, segmented, integers, widened in itertools.product(
             (2**15, 2**17, 2**18, 2**19, 2**20, 2**21),
             [*operands, (24, 3)],
+            (False, True),
             (False, True),
             (False, True),
         )

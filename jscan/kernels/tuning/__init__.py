@@ -23,6 +23,6 @@ from jscan.kernels.tuning.choose import walks as walks
 from jscan.kernels.tuning.cut import Shape as Shape
 from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
-from jscan.kernels.tuning.one_row import both_ways as both_ways
+from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows
 from jscan.kernels.tuning.one_row import suits_one_row as suits_one_row

@@ -46,6 +46,7 @@ class Shape:
     leaves: int
     segmented: bool
     equations: int  # of the operator: what one combination costs
+    integers: bool = False  # whether all leaves are
     widened_sums: bool = False  # whether elements are added in a wider type than they are stored in
     tile: Tuning | None = None  # the cut to take instead of a chosen one
 
@@ -67,6 +68,7 @@ class Shape:
             leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
             segmented=segmented,
             equations=len(operator.jaxpr.eqns),
+            integers=all(leaf.dtype.kind in "iub" for leaf in leaves),
             widened_sums=operator.out_avals[0].dtype.itemsize > leaves[0].dtype.itemsize
             and [e.primitive.name for e in operator.jaxpr.eqns] == ["add"],
             tile=tile,
@@ -88,6 +90,7 @@ class Rule:
     widths: tuple[int, int] | None = None  # from so many bytes an element to so many
     operands: tuple[tuple[int, int], ...] = ()  # one of these pairs of bytes and leaves an element
     segmented: bool | None = None
+    integers: bool | None = None
     widened_sums: bool | None = None
 
     def holds(self, shape: Shape) -> bool:
@@ -97,6 +100,7 @@ class Rule:
             and (self.widths is None or self.widths[0] <= shape.width <= self.widths[1])
             and (not self.operands or (shape.width, shape.leaves) in self.operands)
             and (self.segmented is None or shape.segmented == self.segmented)
+            and (self.integers is None or shape.integers == self.integers)
             and (self.widened_sums is None or shape.widened_sums == self.widened_sums)
         )
 

@@ -40,17 +40,17 @@ def rows(shape: Shape, row: int, *, walks: bool) -> Tuning:
     tuned = dataclasses.replace(tuned, length=min(tuned.length, 4096))
     if walks and row >= 4 * tuned.length:
         return dataclasses.replace(tuned, strip=512)
-    return choose.of_neighbours(
-        shape, first_match(choose.device().few, flagged) or choose.full_rule(flagged)
-    )
+    few = first_match(choose.device().few, flagged)
+    tuned = choose.of_neighbours(shape, few or choose.full_rule(flagged))
+    return dataclasses.replace(tuned, length=min(tuned.length, 1024 * tuned.warps))
 
 
-def both_ways(shape: Shape, chosen: Tuning) -> Tuning:
-    """The tile of a segmented scan that is reversed and exclusive.
+def moved(shape: Shape, chosen: Tuning, steps: int) -> Tuning:
+    """The tile of a segmented scan whose flags come from so many places to one side, singly.
 
-    Flags come from two places to the right, singly: float32, 2^27, 0.84 of copy speed with 512
-    positions, 0.71 with 1024; float64 0.82 and 0.67 (H200, 2026-11-23).
+    Sum, float32, 2^27, of copy speed: reversed 0.85 with 1024 positions, 0.66 with 2048; exclusive
+    0.87 and 0.69; both 0.71 with 1024, 0.84 with 512 (H200, 2026-11-23).
     """
     if shape.tile is not None or not shape.segmented or shape.inner > 1 or chosen.rows > 1:
         return chosen
-    return dataclasses.replace(chosen, length=min(chosen.length, 512 * chosen.warps))
+    return dataclasses.replace(chosen, length=min(chosen.length, 2048 // 2**steps * chosen.warps))
