@@ -125,10 +125,16 @@ class SegmentPlan:
 
         Raises:
           TypeError: ``values`` is not an array of numbers.
-          ValueError: its first dimension is not ``num_segments``.
+          ValueError: its first dimension is not ``num_segments``, or the plan is of several rows of
+            ids, as ``jax.vmap`` makes one.
         """
         caller = "jscan.SegmentPlan.gather"
         array = arrays.as_array(caller, "values", values)
+        if np.ndim(self._parts[0]) != 1:
+            raise ValueError(
+                f"{caller}: the plan's ids must be one-dimensional; got shape "
+                f"{np.shape(self._parts[0])}, as of plans that jax.vmap made"
+            )
         if array.shape[:1] != (self.num_segments,):
             raise ValueError(
                 f"{caller}: values must have one value for each of {self.num_segments} segments "

@@ -251,7 +251,9 @@ def _found(caller: str, fn: Any, operand: _Operand) -> tuple[Combine, tuple[Any,
         except (Unreadable, OverflowError):
             pass
     traced = _traced(caller, fn, operand)
-    return None if traced is None else (_one(traced.combine), ())
+    if traced is None or traced.scalars:  # scalars of a trace that is over
+        return None
+    return _one(traced.combine), ()
 
 
 def _template(caller: str, fn: Any, described: Written, operand: _Operand) -> _Template:

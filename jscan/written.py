@@ -265,6 +265,10 @@ def _is_of_a_library(value: Any) -> bool:
     if not (isinstance(module, str) and isinstance(name, str)):
         return False
     root = module.partition(".")[0]
+    # A function of the user that wraps one of JAX has its name, and its own globals.
+    source = getattr(value, "__globals__", {}).get("__name__", module)
+    if source.partition(".")[0] != root:
+        return False
     if root in ("jax", "jaxlib") or (root == "numpy" and isinstance(value, type)):
         return getattr(sys.modules.get(module), name, None) is value
     return False

@@ -135,7 +135,7 @@ def scan(
         tuned = tuning.rows(shape, row, walks=walks)
     else:
         tuned = tuning.chosen(shape, method, tuning.SCAN)
-    if reverse and exclusive:
+    if reverse and exclusive and method in ("auto", "lookback") and tuned.length < shape.n:
         tuned = tuning.both_ways(shape, tuned)
     cut = Cut(
         *(operands, full, axis, tuned),

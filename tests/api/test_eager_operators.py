@@ -86,6 +86,34 @@ def test_a_changed_function_of_a_library(monkeypatch):
     )
 
 
+def test_a_wrapped_function_in_the_place_of_one_of_a_library(monkeypatch):
+    factors = [1]
+    wrapped = jnp.maximum
+
+    @functools.wraps(wrapped)
+    def maximum(a, b):
+        return factors[0] * wrapped(a, b)
+
+    monkeypatch.setattr(jnp, "maximum", maximum)
+    for factor in (1, 0):
+        factors[0] = factor
+        check(lambda a, b: jnp.maximum(a, b))
+
+
+def test_a_tracer_that_is_left_in_a_closure():
+    left = []
+
+    @jax.jit
+    def leak(k):
+        left.append(lambda a, b: a + b + k * a * b)
+        return k
+
+    leak(2)
+    for function in (jscan.associative_scan, jscan.reduce):
+        with pytest.raises(jax.errors.UnexpectedTracerError):
+            function(left[0], jnp.asarray(X))
+
+
 def test_a_changed_cell():
     k: Any = 2
 

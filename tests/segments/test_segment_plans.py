@@ -286,3 +286,12 @@ def test_gather(dtype):
 
 def test_gather_of_no_segments():
     assert jscan.SegmentPlan(IDS, 0).gather(np.ones((0, 3))).tolist() == [[0] * 3] * 70
+
+
+def test_plans_of_several_rows_gather_in_vmap_alone():
+    plans = jax.vmap(OPAQUE)(np.stack([IDS, IDS[::-1]]))
+    values = np.arange(COUNT)
+    rows = jax.vmap(lambda plan: plan.gather(values))(plans)
+    np.testing.assert_array_equal(rows[1], rows[0][::-1])
+    with pytest.raises(ValueError, match=r"SegmentPlan\.gather: the plan's ids .* \(2, 70\)"):
+        plans.gather(values)
