@@ -96,9 +96,9 @@ def engine(name: str | None = None) -> Choice | contextlib.AbstractContextManage
     """
     if name is None:
         return choice()
-    reason = why_missing(check_name(name, "engine: name"))
+    reason = why_missing(check_name(name, "jscan.engine: name"))
     if reason is not None:
-        raise ImportError(f"engine: {reason}")
+        raise ImportError(f"jscan.engine: {reason}")
     return named(name)
 
 

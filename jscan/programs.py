@@ -79,11 +79,11 @@ def triton_source(fn: Callable[..., Any], /, *args: Any, ptx: bool = False, **kw
       <BLANKLINE>
     """
     if not callable(fn):
-        raise TypeError(f"triton_source: fn must be callable; got {type(fn).__name__}")
+        raise TypeError(f"jscan.triton_source: fn must be callable; got {type(fn).__name__}")
     if ptx:
         reason = engines.why_no_triton()
         if reason is not None:
-            raise ImportError(f"triton_source: {reason}")
+            raise ImportError(f"jscan.triton_source: {reason}")
     leaves, tree = jax.tree.flatten((args, kwargs))
     arrays = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, _ARRAYS)}
 
@@ -98,7 +98,7 @@ def triton_source(fn: Callable[..., Any], /, *args: Any, ptx: bool = False, **kw
     left = _why_left(written.left)
     if not programs:
         reason = left or "fn launches no kernel on a GPU, with these arguments"
-        raise ValueError(f"triton_source: {reason}")
+        raise ValueError(f"jscan.triton_source: {reason}")
     texts = [_titled(program, arrays.values(), ptx=ptx) for program in programs]
     if left:
         texts.append(f"{_comment(ptx=ptx)} There are more: {left}\n")

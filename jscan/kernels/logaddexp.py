@@ -191,7 +191,11 @@ class SegmentedLinearTile(LinearTile):
     def _begin(self, flags: list[jax.Array], values: jax.Array) -> None:
         scan, axis = self._scan, self._scan.geometry.axis
         [heads] = flags
-        of_heads = jnp.where(heads != 0, values, jnp.full_like(values, np.inf))
+        # Behind the axis flags hold anything, and no value.
+        begins, exists = heads != 0, scan.loaded(self._tile)
+        if exists is not None:
+            begins &= exists
+        of_heads = jnp.where(begins, values, jnp.full_like(values, np.inf))
         self._lowest = language.tile_reduce(_scalar(language.nan_min, self.dtype), of_heads, axis)
         add = flag_value(_scalar(lax.add, self.dtype))
         self._restarted, self.sums = language.tile_scan(
