@@ -74,7 +74,7 @@ def _entry(taken: Taken) -> Entry:
     }
     if times is not None and taken.copy is not None and taken.share is not None:
         entry |= times.as_json()
-        entry |= {"copy_us": round(taken.copy, 3), "share": round(taken.share, 4)}
+        entry |= {"copy_us": round(taken.copy, 3), "share": round(taken.share, 6)}
         entry["temporaries"] = taken.temporaries
         entry["peers"] = {
             name: {"why_not": peer} if isinstance(peer, str) else _without_kernels(peer)
