@@ -156,8 +156,10 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
       >>> print(jscan.pack(x, x % 2 == 0, size=3, fill_value=-1))
       [ 6  8 -1]
     """
-    if size is None and not isinstance(mask, jax.core.Tracer):
-        size = int(np.count_nonzero(as_marks("jscan.pack", "mask", mask)))
+    if size is None:
+        known = as_marks("jscan.pack", "mask", mask)
+        if not isinstance(known, jax.core.Tracer):
+            size = int(np.count_nonzero(known))
     return _pack(x, mask, size, fill_value)
 
 
