@@ -7,9 +7,10 @@ the thorough, which play no part here. Among the cases of one test function (tho
 from the others, since most machines skip them):
 
 1. The place of a case is the sum of the positions of its values, one for each `parametrize`,
-   counted from 0. Every fourth place is quick: 0, 4, 8, … on the oldest jax and 1, 5, 9, … on newer
-   ones, so that two versions run half. In a table of two parameters the quick cases lie on
-   diagonals: each value of the one meets a quarter of the values of the other.
+   counted from 0. Every eighth place is quick, of those for a GPU every fourth: 0, 8, 16, … on the
+   oldest jax and 1, 9, 17, … on newer ones, so that two versions run a quarter. In a table of two
+   parameters the quick cases lie on diagonals: each value of the one meets an eighth of the values
+   of the other.
 2. Of an engine, dtype or form that no such case has, the first case is quick.
 3. If none is quick by then, the first is.
 
@@ -37,7 +38,11 @@ class Case:
     shown: frozenset[Hashable] = frozenset()  # its values of the parameters in SHOWN
 
 
-def quick(cases: Sequence[Case], turn: int = 0) -> list[bool]:
+EVERY, EVERY_ON_GPU = 8, 4
+"""One of so many places is quick."""
+
+
+def quick(cases: Sequence[Case], turn: int = 0, every: int = EVERY) -> list[bool]:
     """Whether each case of one function is quick; `turn` is the first place that is."""
     positions = [
         {value: position for position, value in enumerate(dict.fromkeys(column))}
@@ -46,7 +51,7 @@ def quick(cases: Sequence[Case], turn: int = 0) -> list[bool]:
     places = [
         sum(of[value] for of, value in zip(positions, case.values, strict=True)) for case in cases
     ]
-    chosen = [place % 4 == turn for place in places]
+    chosen = [place % every == turn for place in places]
     shown = {value for case, own in zip(cases, chosen, strict=True) if own for value in case.shown}
     for number, case in enumerate(cases):
         if not case.shown <= shown:
@@ -82,14 +87,15 @@ def case_of(item: pytest.Item) -> Case:
 
 def leave_to_the_thorough(items: Sequence[pytest.Item], turn: int) -> None:
     """Marks as thorough the cases of many that are not quick."""
-    functions: dict[Hashable, list[pytest.Item]] = {}
+    functions: dict[tuple[str, bool], list[pytest.Item]] = {}
     for item in items:
         if is_one_of_many(item) and item.get_closest_marker("thorough") is None:
             function = item.nodeid.partition("[")[0]
             for_gpu = item.get_closest_marker("gpu") is not None
             functions.setdefault((function, for_gpu), []).append(item)
-    for many in functions.values():
-        chosen = quick([case_of(item) for item in many], turn)
+    for (_, for_gpu), many in functions.items():
+        every = EVERY_ON_GPU if for_gpu else EVERY
+        chosen = quick([case_of(item) for item in many], turn, every)
         for item, own in zip(many, chosen, strict=True):
             if not own:
                 item.add_marker(pytest.mark.thorough)
