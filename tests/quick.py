@@ -13,6 +13,7 @@ from the others, since most machines skip them):
    of the other.
 2. Of an engine, dtype or form that no such case has, the first case is quick.
 3. If none is quick by then, the first is.
+4. The first quick case is marked `first`: the cases marked so meet every such test once.
 
 Names and files play no part, so that renaming or moving a test changes no choice.
 """
@@ -86,7 +87,7 @@ def case_of(item: pytest.Item) -> Case:
 
 
 def leave_to_the_thorough(items: Sequence[pytest.Item], turn: int) -> None:
-    """Marks as thorough the cases of many that are not quick."""
+    """Marks as thorough the cases of many that are not quick, and the first that is."""
     functions: dict[tuple[str, bool], list[pytest.Item]] = {}
     for item in items:
         if is_one_of_many(item) and item.get_closest_marker("thorough") is None:
@@ -96,6 +97,7 @@ def leave_to_the_thorough(items: Sequence[pytest.Item], turn: int) -> None:
     for (_, for_gpu), many in functions.items():
         every = EVERY_ON_GPU if for_gpu else EVERY
         chosen = quick([case_of(item) for item in many], turn, every)
+        many[chosen.index(True)].add_marker(pytest.mark.first)
         for item, own in zip(many, chosen, strict=True):
             if not own:
                 item.add_marker(pytest.mark.thorough)
