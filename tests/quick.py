@@ -7,11 +7,11 @@ the thorough, which play no part here. Among the cases of one test function (tho
 from the others, since most machines skip them):
 
 1. The place of a case is the sum of the positions of its values, one for each `parametrize`,
-   counted from 0. Every eighth place is quick, of those for a GPU every fourth: 0, 8, 16, … on the
-   oldest jax and 1, 9, 17, … on newer ones, so that two versions run a quarter. In a table of two
-   parameters the quick cases lie on diagonals: each value of the one meets an eighth of the values
-   of the other.
-2. Of an engine, dtype or form that no such case has, the first case is quick.
+   counted from 0. Every twelfth place is quick, of those for a GPU every fourth: 0, 12, 24, … on
+   the oldest jax and 1, 13, 25, … on newer ones, so that two versions run a sixth. In a table of
+   two parameters the quick cases lie on diagonals: each value of the one meets a twelfth of the
+   values of the other.
+2. Of an engine, dtype, form or function that no such case has, the first case is quick.
 3. If none is quick by then, the first is.
 4. The first quick case is marked `first`: the cases marked so meet every such test once.
 
@@ -28,7 +28,10 @@ import pytest
 from tests.engines import Engine
 
 # The parameters of which every value is in a quick case.
-SHOWN = ("engine", "strategy", "method", "dtype", "form", "reverse", "exclusive", "segmented")
+SHOWN = (
+    *("engine", "strategy", "method", "dtype", "form", "reverse", "exclusive", "segmented"),
+    *("name", "reduction", "mode", "bucket_size", "indices_are_sorted", "is_sorted"),
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Case:
     shown: frozenset[Hashable] = frozenset()  # its values of the parameters in SHOWN
 
 
-EVERY, EVERY_ON_GPU = 8, 4
+EVERY, EVERY_ON_GPU = 12, 4
 """One of so many places is quick."""
 
 

@@ -1,4 +1,4 @@
-"""The choice of the cases that run by default: quarters, what each must show, and names."""
+"""The choice of the cases that run by default: which are, what each must show, and names."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
         next(engine for engine in ENGINES if engine.interpreted is value) for value in (True, False)
     )
     functions: dict[str, list[Any]] = {
-        "a sweep": [({"n": n}, sweep) for n in range(9)],
+        "a sweep": [({"n": n}, sweep) for n in range(13)],
         "another": [({"n": n}, sweep) for n in (1, 2)],
         "with more on a GPU": [({"n": 1}, sweep), ({"n": 2}, sweep, gpu), ({"n": 3}, sweep, gpu)],
         "partly thorough": [({"n": 1}, sweep, thorough), ({"n": 2}, sweep)],
         "no sweep": [({"n": n},) for n in range(4)],
-        "interpreted": [({"engine": interpreted, "n": n},) for n in range(9)],
+        "interpreted": [({"engine": interpreted, "n": n},) for n in range(13)],
         "compiled": [({"engine": compiled, "n": n},) for n in range(2)],
     }
     items = {
@@ -120,11 +120,11 @@ def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
         function: [item.get_closest_marker("thorough") is None for item in of_one]
         for function, of_one in items.items()
     } == {
-        "a sweep": [True, *[False] * 7, True],
+        "a sweep": [True, *[False] * 11, True],
         "another": [True, False],
         "with more on a GPU": [True, True, False],
         "partly thorough": [False, True],
         "no sweep": [True] * 4,
-        "interpreted": [True, *[False] * 7, True],
+        "interpreted": [True, *[False] * 11, True],
         "compiled": [True, True],
     }

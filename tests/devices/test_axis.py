@@ -67,8 +67,8 @@ def test_gradients(name, layout):
     check_totals(name, layout, gradient=True)
 
 
-LONG = 1024
-HEADS_OF_LONG = np.isin(np.arange(LONG), [3, 500, 512, 800, 1023])
+LONG = 512  # of which a device holds more than its totals
+HEADS_OF_LONG = np.isin(np.arange(LONG), [3, 250, 256, 400, 511])
 DIFFERENTIATED = {
     "cumprod": lambda x: jscan.cumprod(x),
     "cumlogsumexp": lambda x: jscan.cumlogsumexp(x, reverse=True),

@@ -75,6 +75,7 @@ def test_clipped_ids_of_any_dtype(indices_are_sorted, dtype, num_segments):
         np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.sweep
 @every_reduction
 @sorted_or_not
 @every_dtype

@@ -41,6 +41,7 @@ def check(reduction, x, ids, num_segments, **options):
         reference.assert_equal(actual, expected)
 
 
+@pytest.mark.sweep
 @every_dtype
 def test_every_dtype(reduction, dtype):
     check(reduction, exact(reduction, (70, 2), dtype), IDS, COUNT)
