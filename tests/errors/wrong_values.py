@@ -88,9 +88,9 @@ class Unhashable:
 
 # Arrays
 
-KEYS = jax.random.wrap_key_data(np.zeros((6, 2), np.uint32))
-KEY = jax.random.wrap_key_data(np.zeros(2, np.uint32))
-SPARSE = sparse.BCOO((np.ones(1), np.zeros((1, 1), int)), shape=(6,))
+KEYS = jax.random.wrap_key_data(jnp.zeros((6, 2), jnp.uint32))
+KEY = jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32))
+SPARSE = sparse.BCOO((jnp.ones(1), jnp.zeros((1, 1), int)), shape=(6,))
 NO_ARRAYS: dict[str, Any] = {
     "a string": "abc",
     "bytes": b"abc",
