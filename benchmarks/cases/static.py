@@ -131,6 +131,12 @@ def _rows_and_lanes() -> Iterator[Call]:
     yield _cumulative("cumsum", ((65536, 100), "float32"), axis=1)
     yield _cumulative("cumsum", ((1024, 65536), "float32"), axis=0)
     yield _cumulative("cumsum", ((4099, 16381), "float32"), axis=0)
+    for shape, dtype in (
+        ((50257, 1280), "float16"),
+        ((2**20, 64), "int8"),
+        ((4099, 16381), "int8"),
+    ):
+        yield _cumulative("cumsum", (shape, dtype), axis=0)
     yield _cumulative("cumsum", ((2**20, 7), "float32"), axis=0)
     yield _cumulative("cumsum", ((2**20, 64), "bfloat16"), ((2**20,), "bool"), axis=0)
 

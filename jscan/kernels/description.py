@@ -143,10 +143,29 @@ class Scan:
 
     def load(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
         """The tile's leaves, ready to be scanned inclusively."""
+        return self.leaves(tile, inputs, self.read(tile, inputs))
+
+    def read(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
+        """What of the tile lies in memory: the parts of its elements, then flags if there are."""
         shift = tile.geometry.shift
-        read = zip(inputs, self.views, strict=False)
-        loaded = [part for ref, view in read for part in tile.load_parts(ref, view, shift)]
-        values = [x.astype(d) for x, d in zip(loaded, self.dtypes, strict=True)]
+        pairs = zip(inputs, self.views, strict=False)
+        parts = [part for ref, view in pairs for part in tile.load_parts(ref, view, shift)]
+        return [*parts, *self._flags(tile, inputs, shift)]
+
+    def _flags(self, tile: Tile, inputs: Sequence[Ref], shift: int) -> list[jax.Array]:
+        """The flags ``shift`` positions to the left, or none."""
+        if self.flag_view is None:
+            return []
+        # A reversed scan restarts where the right neighbour is a head.
+        moved = shift + tile.geometry.reverse
+        return [tile.load(inputs[len(self.views)], self.flag_view, moved)]
+
+    def leaves(
+        self, tile: Tile, inputs: Sequence[Ref], read: Sequence[jax.Array]
+    ) -> list[jax.Array]:
+        """The leaves of a tile of which this was `read`."""
+        shift = tile.geometry.shift
+        values = [x.astype(d) for x, d in zip(read, self.dtypes, strict=False)]
         if self.start is not None:
             values = self._started(self.start, tile, inputs, values)
         elif shift and not tile.within_row:
@@ -156,7 +175,8 @@ class Scan:
             values = self._behind_the_lead(tile, values)
         if not self.segmented:
             return values
-        return [self._restarts(tile, inputs, shift), *values]
+        flags = read[len(self.dtypes) :]
+        return [self._restarts(tile, flags, shift), *values]
 
     def loaded(self, tile: Tile) -> jax.Array | None:
         """Whether each place of the tile, as it was loaded, holds a value; None where all do.
@@ -220,15 +240,15 @@ class Scan:
         pairs = zip(tall, values, strict=True)
         return [jnp.where(here, jnp.broadcast_to(x, v.shape), v) for x, v in pairs]
 
-    def _restarts(self, tile: Tile, inputs: Sequence[Ref], shift: int) -> jax.Array:
-        """Flags ``shift`` positions to the left; not zero where scans restart or a row starts.
+    def _restarts(self, tile: Tile, flags: Sequence[jax.Array], shift: int) -> jax.Array:
+        """Not zero where scans restart or a row starts, from the `_flags` at ``shift``.
 
         Where a row starts they are zero with a start, as the first place has what belongs there.
         """
         shift += tile.geometry.reverse
-        if self.flag_view is None:
+        if not flags:
             return rows.begin(tile, shift).astype(FLAG)
-        flag = tile.load(inputs[len(self.views)], self.flag_view, shift)
+        [flag] = flags
         # Narrow flags stay as they are: any non-zero value will do, and comparing costs
         # instructions.
         flag = (flag != 0 if flag.dtype.itemsize > FLAG.itemsize else flag).astype(FLAG)
@@ -272,7 +292,7 @@ class Scan:
         """Writes the values that somebody uses."""
         values = list(scanned[1:] if self.segmented else scanned)
         if self.segmented and tile.geometry.exclusive:
-            restarts = self._restarts(tile, inputs, 0) != 0
+            restarts = self._restarts(tile, self._flags(tile, inputs, 0), 0) != 0
             values = [self._or_identity(restarts, v, k) for k, v in enumerate(values)]
         kept = iter([v for v, used in zip(values, self.used_parts, strict=True) if used])
         for ref in outputs:

@@ -9,7 +9,7 @@
     quarters           a tile by its elements' place modulo four, without a move
     nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
     fast_exp2, ...     the hardware's instructions
-    unsigned, opaque, settle   values as the compiler should see them
+    unsigned, opaque, settle, hold   values as the compiler should see them
 
 A kernel's body also runs part of its work on a condition: `when`.
 
@@ -85,6 +85,7 @@ fast_log2_p = _primitive("fast_log2")
 unsigned_p = _primitive("unsigned")
 opaque_p = _primitive("opaque")
 settle_p = _primitive("settle")
+hold_p = _primitive("hold")
 
 
 def mapped(jaxpr: core.ClosedJaxpr, operands: Sequence[jax.Array]) -> list[jax.Array]:
@@ -185,6 +186,14 @@ def opaque(scalar: jax.Array) -> jax.Array:
 def settle(values: jax.Array) -> jax.Array:
     """``values``, computed here and not put off until they are used: that would take registers."""
     return settle_p.bind(values)
+
+
+def hold(values: jax.Array) -> jax.Array:
+    """``values`` in as few registers as they fit, of which the compiler knows nothing from here on.
+
+    It would keep what it once made of them, of narrow ones several times as many registers.
+    """
+    return hold_p.bind(values)
 
 
 def pause(after: jax.Array, nanoseconds: int) -> jax.Array:
@@ -337,6 +346,7 @@ _register(fast_log2_p, _like_first, jnp.log2)
 _register(unsigned_p, _unsigned_abstract_eval, unsigned_meaning)
 _register(opaque_p, _like_first, _first)
 _register(settle_p, _like_first, _first)
+_register(hold_p, _like_first, _first)
 _register(pause_p, _like_first, _first)
 batching.defbroadcasting(nan_max_p)
 batching.defbroadcasting(nan_min_p)

@@ -36,8 +36,9 @@ from jax import lax
 from jax.extend import core
 
 from jscan.kernels import language
+from jscan.kernels.columns import Columns
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import Aggregates, form, whole
+from jscan.kernels.forms import Aggregates, Form, form, whole
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.reduce_then_scan import Part, scan_part
@@ -60,16 +61,17 @@ def kernel(scan: Scan, window: int, strip: int, program: jax.Array, refs: Sequen
     these have a length.
     """
     tile = Tile(scan.geometry, program)
-    walk = functools.partial(_in_strips, window, strip, refs) if strip else None
-    scan.on_tile(tile, functools.partial(_one_tile, window, refs), walk)
+    lanes = strip if scan.geometry.lanes > 1 else 0
+    walk = functools.partial(_in_strips, window, strip, refs) if strip and not lanes else None
+    scan.on_tile(tile, functools.partial(_one_tile, window, lanes, refs), walk)
 
 
-def _one_tile(window: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
+def _one_tile(window: int, strip: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
     inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
 
     with Step.LOAD.marked():
-        work = form(scan, tile, inputs)
+        work: Form = Columns(scan, tile, inputs, strip) if strip else form(scan, tile, inputs)
         complete = jnp.broadcast_to(tile.index == 0, work.aggregate[0].shape)
         if work.restarts is not None:
             complete = complete | work.restarts

@@ -55,9 +55,16 @@ class Ranking(Scan):
         """The one result, with its size."""
         return [(self.geometry.outer * self.size * self.geometry.inner, COUNT)]
 
-    def load(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
+    def read(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
+        """The marks."""
+        return [self._marks(tile, inputs[0])]
+
+    def leaves(
+        self, tile: Tile, inputs: Sequence[Ref], read: Sequence[jax.Array]
+    ) -> list[jax.Array]:
         """The marks as integers."""
-        return [self._marks(tile, inputs[0]).astype(COUNT)]
+        del tile, inputs
+        return [x.astype(COUNT) for x in read]
 
     def _marks(self, tile: Tile, marks: Ref) -> jax.Array:
         [view] = self.views

@@ -27,6 +27,7 @@ from jscan.combine import Combine
 from jscan.kernels import (
     block,
     chained,
+    columns,
     lookback,
     reduce_then_scan,
     scan_then_propagate,
@@ -137,6 +138,7 @@ def scan(
         tuned = tuning.chosen(shape, method, tuning.SCAN)
     if method in ("auto", "lookback") and tuned.length < shape.n:
         tuned = tuning.moved(shape, tuned, reverse + exclusive)
+        tuned = tuning.columns(shape, tuned)
     cut = Cut(
         *(operands, full, axis, tuned),
         reverse=reverse,
@@ -245,9 +247,11 @@ def run(
     if method == "chained":
         body = functools.partial(chained.kernel, scan)
         return cut.call(scan, beside, body, chained.tile_state(scan), "jscan_chained", interpret)
-    assert cut.tuned.warps == 1 or cut.tuned.window == 32 * cut.tuned.warps, cut.tuned
+    words = cut.tuned.window * cut.tuned.lanes
+    assert cut.tuned.warps == 1 or words >= 32 * cut.tuned.warps, cut.tuned
     walks = scan.geometry.row > scan.geometry.length and scan.neutral is not None
-    strip = cut.tuned.strip if walks and scan.flag_view is None else 0
+    walks = walks and scan.flag_view is None
+    strip = cut.tuned.strip if walks or columns.suits(scan) else 0
     body = functools.partial(lookback.kernel, scan, cut.tuned.window, strip)
     return cut.call(scan, beside, body, lookback.tile_state(scan), "jscan_lookback", interpret)
 

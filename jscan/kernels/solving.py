@@ -40,15 +40,22 @@ class TangentScan(Scan):
     moved: bool  # whether previous values are moved already
     transposed: bool
 
-    def load(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
-        """The tile's slopes and offsets."""
+    def read(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
+        """The tile's slopes and offsets, behind flags if there are."""
         read = TileReader(self, tile, inputs)
         count = len(self.component.reads)
         linear = [read.at(i, 0).astype(self.component.dtype) for i in range(count, read.count)]
         leaves = recurrence.Recurrence(self.component, read, self.transposed).elements(linear)
         if not self.segmented:
             return leaves
-        return [self._restarts(tile, inputs, 0), *leaves]
+        return [self._restarts(tile, self._flags(tile, inputs, 0), 0), *leaves]
+
+    def leaves(
+        self, tile: Tile, inputs: Sequence[Ref], read: Sequence[jax.Array]
+    ) -> list[jax.Array]:
+        """The slopes and offsets as they are."""
+        del tile, inputs
+        return list(read)
 
     def store(
         self,

@@ -114,10 +114,14 @@ def _binary(operation: Callable[..., Value], ctx: Context, x: Value, y: Value) -
     return operation(x, y)
 
 
-def _assembly(text: str, kind: str, pure: bool, ctx: Context, x: Value) -> Value:
-    """``text`` with the result $0 and the operand $1, in registers of ``kind``."""
+def _assembly(text: str, kind: str, pure: bool, ctx: Context, x: Value, together: int = 1) -> Value:
+    """``text`` with the result $0 and the operand $1, in registers of ``kind``.
+
+    A register holds so many elements ``together``.
+    """
     [x] = _values(ctx, [x])
-    result: Any = tt.elementwise_inline_asm([x.type], text, f"={kind},{kind}", pure, 1, [x])
+    kinds = f"={kind},{kind}"
+    result: Any = tt.elementwise_inline_asm([x.type], text, kinds, pure, together, [x])
     return result
 
 
@@ -135,6 +139,15 @@ def _settle(ctx: Context, values: Value) -> Value:
         (aval.dtype.kind, size), ("r" if size == 4 else "l", f"b{8 * size}")
     )
     return _assembly(f"mov.{name} $0, $1;", kind, False, ctx, values)
+
+
+def _hold(ctx: Context, values: Value) -> Value:
+    """A move of whole registers, several narrow elements in one."""
+    aval = ctx.avals_in[0]
+    size = aval.dtype.itemsize
+    if size >= 4 or aval.dtype == jnp.bool_ or aval.size < 128:
+        return _settle(ctx, values)
+    return _assembly("mov.b32 $0, $1;", "r", False, ctx, values, 4 // size)
 
 
 def _unsigned(ctx: Context, scalar: Value, *, dtype: np.dtype) -> Value:
@@ -348,6 +361,7 @@ for primitive, lowering in (
     (p.fast_log2_p, _instruction("lg2.approx.ftz.f32", "f")),
     (p.opaque_p, _instruction("mov.b32", "r")),
     (p.settle_p, _settle),
+    (p.hold_p, _hold),
     (p.pause_p, _pause),
     (p.unsigned_p, _unsigned),
     (p.load_p, _load),

@@ -26,3 +26,4 @@ from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
 from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows
 from jscan.kernels.tuning.one_row import suits_one_row as suits_one_row
+from jscan.kernels.tuning.striped import columns as columns

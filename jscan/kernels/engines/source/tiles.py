@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -178,12 +179,17 @@ def _reduce(at: Equation) -> list[Operand]:
 # --- values as the compiler should see them -----------------------------------------------------
 
 
-def _assembly(at: Equation, *, text: str, register: str, pure: bool) -> list[Operand]:
-    """An instruction with the result $0 and the operand $1, in registers of a kind."""
+def _assembly(
+    at: Equation, *, text: str, register: str, pure: bool, together: int = 1
+) -> list[Operand]:
+    """An instruction with the result $0 and the operand $1, in registers of a kind.
+
+    A register holds so many elements ``together``.
+    """
     [x] = at.operands
     call = (
         f'tl.inline_asm_elementwise("{text}", "={register},{register}", [{x.typed}], '
-        f"dtype={type_name(x.dtype)}, is_pure={pure}, pack=1)"
+        f"dtype={type_name(x.dtype)}, is_pure={pure}, pack={together})"
     )
     return at.named(call)
 
@@ -208,6 +214,15 @@ def _settle(at: Equation) -> list[Operand]:
     return _assembly(at, text=f"mov.{name} $0, $1;", register=register, pure=False)
 
 
+def _hold(at: Equation) -> list[Operand]:
+    """A move of whole registers, several narrow elements in one."""
+    [x] = at.operands
+    if x.bits >= 32 or x.dtype == BOOL or math.prod(x.shape) < 128:
+        return _settle(at)
+    text = "mov.b32 $0, $1;"
+    return _assembly(at, text=text, register="r", pure=False, together=32 // x.bits)
+
+
 RULES: dict[str, Rule] = {
     "iota": _iota,
     "broadcast_in_dim": _broadcast_in_dim,
@@ -222,5 +237,6 @@ RULES: dict[str, Rule] = {
     "jscan_fast_log2": _instruction("lg2.approx.ftz.f32", "f"),
     "jscan_opaque": _instruction("mov.b32", "r"),
     "jscan_settle": _settle,
+    "jscan_hold": _hold,
     "jscan_pause": _pause,
 }

@@ -1,0 +1,83 @@
+"""Tiles of lanes that are held as they were read, and scanned behind what came before.
+
+    read      strip 0, 1, 2, ...    all that is held: an element takes the bytes that it has
+    reduce    strip by strip ─► publish the aggregate ─► look back
+    scan      strip by strip, each behind the one before it ─► store
+
+A thread has its own lanes, so that it scans by itself. Of narrow elements a register holds several,
+so that a tile has more of them: what tiles tell each other, 8 bytes a lane, and the time that they
+wait, are for more of them, too. A strip is a few rows of all lanes, written at once. Where rows
+begin inside of sectors of memory, two neighbours write to one, and had better do so together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from jscan.kernels import language
+from jscan.kernels.description import Scan
+from jscan.kernels.forms import OperatorAggregates, behind
+from jscan.kernels.language import Ref
+from jscan.kernels.operator import commuting_identity
+from jscan.kernels.tile import Tile
+
+
+class Columns(OperatorAggregates):
+    """A tile in strips of so many positions."""
+
+    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref], strip: int):
+        super().__init__(scan.operator, commuting_identity(scan.operator))
+        self._scan, self._inputs = scan, inputs
+        self._strips = _strips(tile, strip)
+        read = [scan.read(each, inputs) for each in self._strips]
+        self._read = [[language.hold(x) for x in each] for each in read]
+        total = self._total(0)
+        for k in range(1, len(self._strips)):
+            total = language.mapped(scan.leaf_operator, [*total, *self._total(k)])
+        self.restarts: jax.Array | None = None
+        if scan.segmented:
+            flag, *total = total
+            self.restarts = flag != 0
+        self.aggregate = total
+
+    def _total(self, number: int) -> list[jax.Array]:
+        """What a strip combines to."""
+        strip, scan = self._strips[number], self._scan
+        leaves = scan.leaves(strip, self._inputs, self._read[number])
+        if self.identity is not None and not scan.segmented:
+            return [language.tile_reduce(scan.operator, leaves[0], strip.geometry.axis)]
+        return strip.last(scan.tile_scan(leaves))
+
+    def scan(self) -> None:
+        """Does nothing: the tile is scanned behind what comes before it."""
+
+    def store(self, outputs: Sequence[Ref], prefix: list[jax.Array] | None = None) -> None:
+        """Scans the tile and writes it; without a prefix, as the only tile of its row."""
+        scan = self._scan
+        for strip, read in zip(self._strips, self._read, strict=True):
+            held = [language.hold(x) for x in read]
+            values = scan.tile_scan(scan.leaves(strip, self._inputs, held))
+            if prefix is not None:
+                values = behind(scan, strip, prefix, values)
+            scan.store(strip, outputs, self._inputs, values)
+            prefix = strip.last(values)
+            if scan.segmented:
+                prefix = prefix[1:]
+
+
+def _strips(tile: Tile, length: int) -> list[Tile]:
+    """The tile in pieces of so many positions, of which some may lie behind the axis's end."""
+    count = tile.geometry.length // length
+    place = tile.cut(dataclasses.replace(tile.geometry, length=length))
+    place.may_end = tile.may_end
+    first = tile.index * np.int32(count)
+    return [place.at(first + np.int32(k), inside=tile.inside) for k in range(count)]
+
+
+def suits(scan: Scan) -> bool:
+    """Whether a scan can be worked through so: not a sum of exponentials, which needs a maximum."""
+    return scan.geometry.lanes > 1 and not scan.linear and not scan.geometry.far

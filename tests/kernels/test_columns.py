@@ -1,0 +1,113 @@
+"""Tiles of lanes that are held as they were read, against a sequential loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jscan
+from jscan import primitives
+from jscan.kernels import tuning
+from tests import reference
+from tests.cases import head_flags
+from tests.engines import Engine
+
+by_kernel = pytest.mark.parametrize(
+    "strategy",
+    [
+        Engine("lookback-interpreted", "lookback", (), interpreted=True),
+        pytest.param(Engine("lookback-gpu", "lookback", (), gpu=True), marks=pytest.mark.gpu),
+    ],
+    ids=lambda e: e.name,
+)
+# A last tile with whole strips behind the axis's end, one that ends inside of a strip, and none.
+every_shape = pytest.mark.parametrize("shape", [(200, 40), (131, 67), (128, 64), (70, 130)])
+TILES = (
+    tuning.Tuning(64, 64, warps=1, window=2, strip=16),
+    tuning.Tuning(96, 32, warps=1, window=4, strip=16),
+    tuning.Tuning(32, 128, warps=4, window=4, strip=8),
+)
+every_tile = pytest.mark.parametrize("tile", TILES, ids=lambda t: f"{t.length}x{t.lanes}")
+
+
+def run(strategy: Engine, tile: tuning.Tuning | None, call: Any, *operands: Any) -> Any:
+    """The results of a call."""
+    with strategy.active(), primitives.tiled(tile):
+        return jax.tree.map(np.asarray, jax.jit(lambda *x: call(*x))(*operands))
+
+
+@pytest.mark.sweep
+@every_shape
+@every_tile
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "float16", "float32"])
+@pytest.mark.parametrize("segmented", [None, "own", "shared"])
+@pytest.mark.parametrize(("reverse", "exclusive"), [(False, False), (True, False), (True, True)])
+@by_kernel
+def test_sums(strategy, reverse, exclusive, segmented, dtype, tile, shape):
+    x = np.random.default_rng(shape[0]).integers(0, 3, shape).astype(dtype)
+    form: dict[str, Any] = {"axis": 0, "reverse": reverse, "exclusive": exclusive}
+    flags = None
+    if segmented:
+        flags = head_flags(shape if segmented == "own" else shape[:1], share=0.05)
+
+    def call(x: Any) -> Any:
+        return jscan.cumsum(x, segments=flags, method="lookback", **form)
+
+    expected = reference.scan(np.add, x, identity=np.zeros((), dtype), flags=flags, **form)
+    reference.assert_equal(run(strategy, tile, call, x), expected.astype(dtype))
+
+
+@every_tile
+@pytest.mark.parametrize("reverse", [False, True])
+@by_kernel
+def test_what_does_not_commute(strategy, reverse, tile):
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-1, 2, (3, 150, 37)).astype(np.float32) for _ in range(2))
+    h, expected = np.zeros((3, 37), np.float32), np.empty_like(b)
+    for t in range(149, -1, -1) if reverse else range(150):
+        h = a[:, t] * h + b[:, t]
+        expected[:, t] = h
+
+    def call(a: Any, b: Any) -> Any:
+        return jscan.linear_recurrence(a, b, axis=1, reverse=reverse, method="lookback")
+
+    reference.assert_equal(run(strategy, tile, call, a, b), expected)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((1100, 1280), "float16"),
+        ((1100, 192), "int8"),
+        ((1100, 64), "int8"),
+        ((700, 1027), "int8"),
+        ((700, 1027), "bfloat16"),
+        ((1100, 333), "float32"),
+    ],
+)
+@pytest.mark.gpu
+def test_cuts_that_are_chosen(shape, dtype):
+    x = jnp.asarray(np.random.default_rng(0).integers(0, 2, shape)).astype(dtype)
+    found = np.asarray(jax.jit(lambda x: jscan.cummax(x, axis=0, method="lookback"))(x))
+    reference.assert_equal(found, np.maximum.accumulate(np.asarray(x), axis=0))
+    small = x % 2 if dtype == "int8" else x / 1024  # sums that the dtype holds exactly
+    found = np.asarray(jax.jit(lambda x: jscan.cumsum(x, axis=0, method="lookback"))(small))
+    wide = np.cumsum(np.asarray(small).astype(np.float64), axis=0)
+    narrow = wide.astype(np.int64).astype(np.int8) if dtype == "int8" else wide
+    error = 0 if dtype == "int8" else np.abs(wide) * float(jnp.finfo(dtype).eps)
+    reference.assert_within(found, narrow, error)
+
+
+def test_cuts_fit_what_they_are_cut_for():
+    for width, leaves, segmented in ((1, 1, False), (2, 1, False), (2, 1, True), (8, 2, False)):
+        for inner in (33, 63, 64, 65, 127, 128, 200, 256, 671, 899, 1023, 1024, 1280, 16381):
+            shape = tuning.Shape(1, 2**20, inner, width, leaves, segmented, equations=1)
+            cut = tuning.columns(shape, tuning.lookback(shape))
+            if cut.strip:
+                assert cut.length % cut.strip == 0
+                assert cut.lanes <= 2 * inner
+                assert cut.window * cut.lanes >= 32 * cut.warps
