@@ -18,7 +18,8 @@ class Tuning:
     """The cut of a scan: rows, positions and lanes of a tile, warps a program, tiles a window.
 
     Reductions, and scans in two passes, read a tile in strips of so many positions; 0 stands for
-    the whole tile. A thread takes so many neighbouring lanes ``together``.
+    the whole tile. A thread takes so many neighbouring lanes ``together``. A tile that is ``held``
+    as it was read is scanned in strips of so many positions; 0 for one that is not.
     """
 
     length: int
@@ -28,6 +29,7 @@ class Tuning:
     rows: int = 1
     strip: int = 0
     together: int = 1
+    held: int = 0
 
     @property
     def strip_or_tile(self) -> int:
