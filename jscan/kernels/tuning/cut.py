@@ -50,6 +50,7 @@ class Shape:
     equations: int  # of the operator: what one combination costs
     integers: bool = False  # whether all leaves are
     widened_sums: bool = False  # whether elements are added in a wider type than they are stored in
+    complex: bool = False  # whether a leaf is of complex numbers, which are two real leaves
     tile: Tuning | None = None  # the cut to take instead of a chosen one
 
     @classmethod
@@ -73,6 +74,7 @@ class Shape:
             integers=all(leaf.dtype.kind in "iub" for leaf in leaves),
             widened_sums=operator.out_avals[0].dtype.itemsize > leaves[0].dtype.itemsize
             and [e.primitive.name for e in operator.jaxpr.eqns] == ["add"],
+            complex=any(leaf.dtype.kind == "c" for leaf in leaves),
             tile=tile,
         )
 

@@ -14,7 +14,7 @@ LIGHT = 4
 
 def as_read(shape: Shape, chosen: Tuning, *, reverse: bool, exclusive: bool) -> Tuning:
     """The tile that is held where that is faster than what was ``chosen``, else that."""
-    if shape.tile is not None or shape.equations > LIGHT or chosen.rows > 1:
+    if shape.tile is not None or shape.equations > LIGHT or shape.complex or chosen.rows > 1:
         return chosen
     if shape.inner > 1:
         held = _of_lanes(shape, chosen)
