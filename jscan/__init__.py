@@ -22,6 +22,7 @@ from jscan.scans import cummin as cummin
 from jscan.scans import cumprod as cumprod
 from jscan.scans import cumsum as cumsum
 from jscan.segments import Segments as Segments
+from jscan.tridiagonal import tridiagonal_solve as tridiagonal_solve
 from jscan.vectors import distribute as distribute
 from jscan.vectors import enumerate as enumerate
 from jscan.vectors import pack as pack
@@ -53,6 +54,7 @@ __all__ = [
     "segment_sum",
     "split",
     "split_and_segment",
+    "tridiagonal_solve",
     "triton_source",
 ]
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from jscan import dispatch, meshes, operators, primitives
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
+from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
 from jscan.division import flags_along, of_scan
@@ -116,14 +115,13 @@ def _linear_recurrence(
     offset = as_array(caller, "b", b)
     reverse = as_switch(caller, "reverse", reverse)
     axis = as_axis(caller, "b", axis, offset.shape)
-    shape = _common_shape(caller, slope, offset)
-    given = [slope, offset]
+    given = {"a": slope, "b": offset}
+    shape = common_shape(caller, given, "b")
     if h0 is not None:
-        given.append(as_array(caller, "h0", h0))
-    dtype = _common_dtype(caller, given)
-    slope, offset, *start = [x.astype(dtype) for x in given]
-    slope = lax.expand_dims(slope, range(slope.ndim, len(shape)))
-    slope, offset = (_along(x, shape, axis) for x in (slope, offset))
+        given["h0"] = as_array(caller, "h0", h0)
+    dtype = common_dtype(caller, given)
+    slope, offset, *start = [x.astype(dtype) for x in given.values()]
+    slope, offset = (spread_along(x, shape, axis) for x in (slope, offset))
     if offset.shape != shape:
         offset = jnp.broadcast_to(offset, shape)
     names = as_axis_name(caller, axis_name)
@@ -142,38 +140,6 @@ def _linear_recurrence(
         axis_name=names,
     )
     return result
-
-
-def _common_shape(caller: str, a: jax.Array, b: jax.Array) -> tuple[int, ...]:
-    """The shape that ``a`` and ``b`` have together; ``a`` may lack trailing dimensions."""
-    leading = (*a.shape, *[1] * (b.ndim - a.ndim))
-    try:
-        if a.ndim > b.ndim:
-            raise ValueError
-        return np.broadcast_shapes(leading, b.shape)
-    except ValueError:
-        raise ValueError(
-            f"{caller}: a must have the dimensions of b, each in full or 1, or the leading ones; "
-            f"got a of shape {a.shape} and b of shape {b.shape}"
-        ) from None
-
-
-def _common_dtype(caller: str, given: Sequence[jax.Array]) -> np.dtype:
-    """The dtype to which ``a``, ``b`` and, where it is given, ``h0`` promote."""
-    for name, x in zip(("a", "b", "h0"), given, strict=False):
-        if x.dtype == jnp.bool_ or not operators.affine.takes(x.dtype):
-            raise TypeError(f"{caller}: {name} has dtype {x.dtype}, which is not numeric")
-    try:
-        return jnp.result_type(*given)
-    except jax.dtypes.TypePromotionError as error:
-        kinds = ", ".join(str(x.dtype) for x in given)
-        raise ValueError(f"{caller}: a, b and h0 do not promote to one dtype: {kinds}") from error
-
-
-def _along(x: jax.Array, shape: Sequence[int], axis: int) -> jax.Array:
-    """``x`` spread along ``axis``, and as it is in every other dimension."""
-    full = [shape[d] if d == axis else size for d, size in enumerate(x.shape)]
-    return jnp.broadcast_to(x, full)
 
 
 def _started(

@@ -100,6 +100,10 @@ SIGNATURES = {
     "jscan.split_and_segment": (
         "(x: 'Any', mask: 'Any', segments: 'Any', axis: 'int' = 0) -> 'tuple[Any, Segments]'"
     ),
+    "jscan.tridiagonal_solve": (
+        "(dl: 'Any', d: 'Any', du: 'Any', b: 'Any', *, axis: 'int' = 0, "
+        "periodic: 'bool' = False) -> 'jax.Array'"
+    ),
     "jscan.triton_source": (
         "(fn: 'Callable[..., Any]', /, *args: 'Any', ptx: 'bool' = False, **kwargs: 'Any') -> 'str'"
     ),

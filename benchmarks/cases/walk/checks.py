@@ -79,6 +79,17 @@ def recur(h: Any, read: Any) -> jax.Array:
     return result
 
 
+def left_over(axis: int, periodic: bool, result: Any, *operands: jax.Array) -> jax.Array:
+    """The largest residual of a tridiagonal system, in spacings at the largest right-hand side."""
+    dl, d, du, b, x = map(_as_combined, (*operands, *jax.tree.leaves(result)))
+    before, after = jnp.roll(x, 1, axis), jnp.roll(x, -1, axis)
+    if not periodic:
+        places = lax.broadcasted_iota(jnp.int32, x.shape, axis)
+        before = jnp.where(places == 0, jnp.zeros_like(x), before)
+        after = jnp.where(places == x.shape[axis] - 1, jnp.zeros_like(x), after)
+    return _largest([dl * before + d * x + du * after], [b], [operands[-1].dtype])
+
+
 def worst_row(
     check: Operation,
     in_axes: tuple[int | None, ...],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
-from benchmarks.cases.walk import reductions, scans, vectors
+from benchmarks.cases.walk import reductions, scans, systems, vectors
 from benchmarks.cases.walk.calls import Drawn
 
 FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
@@ -13,6 +13,7 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "operators": (9, scans.draw_operator),
     "lambdas": (15, scans.draw_lambda),
     "linear_recurrence": (10, scans.draw_recurrence),
+    "tridiagonal_solve": (4, systems.draw_system),
     "by ids": (11, reductions.draw_by_ids),
     "plans": (4, reductions.draw_plan),
     "reduce": (11, reductions.draw_reduce),

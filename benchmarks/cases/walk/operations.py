@@ -54,6 +54,11 @@ def recurrence(form: str, started: bool, a: jax.Array, b: jax.Array, *more: Any,
     return jscan.linear_recurrence(a, b, h0, segments=segments, **how)
 
 
+def system(dl: jax.Array, d: jax.Array, du: jax.Array, b: jax.Array, **how: Any) -> jax.Array:
+    """`jscan.tridiagonal_solve`."""
+    return jscan.tridiagonal_solve(dl, d, du, b, **how)
+
+
 def by_ids(name: str, count: int, x: jax.Array, ids: jax.Array, **how: Any) -> jax.Array:
     """`jscan.segment_sum` and the like."""
     result: jax.Array = getattr(jscan, name)(x, ids, count, **how)
@@ -219,6 +224,15 @@ def lax_scan(operator: Operation, leaves: int, axis: int, reverse: bool, *arrays
         return restarts | restart, chosen
 
     return lax.associative_scan(join, (flags, tree), reverse, axis)[1]
+
+
+def lax_system(axis: int, *arrays: jax.Array) -> jax.Array:
+    """`jax.lax.linalg.tridiagonal_solve`, which takes rows alone."""
+    shape = arrays[-1].shape
+    rows = (jnp.moveaxis(jnp.broadcast_to(x, shape), axis, -1) for x in arrays)
+    dl, d, du, b = rows
+    dl, du = dl.at[..., 0].set(0), du.at[..., -1].set(0)
+    return jnp.moveaxis(lax.linalg.tridiagonal_solve(dl, d, du, b[..., None])[..., 0], -1, axis)
 
 
 def lax_recurrence(axis: int, reverse: bool, a: jax.Array, b: jax.Array) -> Any:

@@ -61,6 +61,11 @@ def factors(salt: int, shape: Shape, dtype: str) -> jax.Array:
     return _in(dtype, 2 * x + 1 if dtype.startswith("u") else 2 * x - 1)
 
 
+def fours(salt: int, shape: Shape, dtype: str) -> jax.Array:
+    """-4 and 4: diagonals beside which signs are small, complex ones too."""
+    return 4 * factors(salt, shape, dtype)
+
+
 def numbers(salt: int, shape: Shape, dtype: str) -> jax.Array:
     """Whole numbers: of all bits in integer dtypes, as many as a float holds in others."""
     if dtype == "bool":
@@ -174,6 +179,7 @@ def _jitter(x: jax.Array, salt: int, period: int) -> jax.Array:
 KINDS: Mapping[str, Callable[[int, Shape, str], jax.Array]] = {
     "signs": signs,
     "factors": factors,
+    "fours": fours,
     "numbers": numbers,
     "exponents": exponents,
     "slopes": slopes,
