@@ -75,6 +75,17 @@ def take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:
     return jnp.take_along_axis(x, order, axis, mode="promise_in_bounds")
 
 
+def take_marked(rows: jax.Array, places: jax.Array, fill: jax.Array) -> jax.Array:
+    """The rows at places that ascend, and ``fill`` where a place is behind the last row."""
+    n = rows.shape[0]
+    if n == 0:
+        return jnp.full((places.shape[0], *rows.shape[1:]), fill)
+    inside = jnp.minimum(places, n - 1)
+    taken = rows.at[inside].get(mode="promise_in_bounds", indices_are_sorted=True)
+    there = lax.expand_dims(places < n, range(1, rows.ndim))
+    return jnp.where(jnp.broadcast_to(there, taken.shape), taken, fill)
+
+
 def _inverse(place: jax.Array, axis: int) -> jax.Array:
     """The permutation along an axis that undoes ``place``."""
 

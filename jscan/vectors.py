@@ -187,16 +187,8 @@ def _pack(x: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
     extent.check_places(caller, "mask", flat, 0)
     n = flat.shape[0]
     places = rank(flat, axis=0, emit="places", size=size)
-    results = []
-    for leaf, fill in zip(leaves, fills, strict=True):
-        rows = leaf.reshape(n, *leaf.shape[array.ndim :])
-        if n == 0:
-            results.append(jnp.full((size, *rows.shape[1:]), fill))
-            continue
-        inside = jnp.minimum(places, n - 1)
-        taken = rows.at[inside].get(mode="promise_in_bounds", indices_are_sorted=True)
-        there = lax.expand_dims(places < n, range(1, rows.ndim))
-        results.append(jnp.where(jnp.broadcast_to(there, taken.shape), taken, fill))
+    rows = [leaf.reshape(n, *leaf.shape[array.ndim :]) for leaf in leaves]
+    results = [orders.take_marked(x, places, fill) for x, fill in zip(rows, fills, strict=True)]
     return jax.tree.unflatten(treedef, results)
 
 

@@ -54,6 +54,9 @@ SIGNATURES = {
         "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.networks": "module",
+    "jscan.nonzero": (
+        "(mask: 'Any', *, size: 'int', fill_value: 'Any' = 0) -> 'tuple[jax.Array, ...]'"
+    ),
     "jscan.operators": "module",
     "jscan.pack": (
         "(x: 'Any', mask: 'Any', *, size: 'int | None' = None, fill_value: 'Any' = 0) -> 'Any'"
@@ -63,6 +66,12 @@ SIGNATURES = {
         "identity: 'Any' = None, segments: 'Any' = None, "
         "num_segments: 'int | None' = None, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'Any'"
+    ),
+    "jscan.run_length_decode": (
+        "(values: 'Any', lengths: 'Any', *, size: 'int', fill_value: 'Any' = 0) -> 'jax.Array'"
+    ),
+    "jscan.run_length_encode": (
+        "(x: 'Any', *, size: 'int') -> 'tuple[jax.Array, jax.Array, jax.Array]'"
     ),
     "jscan.segment_max": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
@@ -102,6 +111,9 @@ SIGNATURES = {
     ),
     "jscan.triton_source": (
         "(fn: 'Callable[..., Any]', /, *args: 'Any', ptx: 'bool' = False, **kwargs: 'Any') -> 'str'"
+    ),
+    "jscan.unique_sorted": (
+        "(x: 'Any', *, size: 'int', fill_value: 'Any' = 0) -> 'tuple[jax.Array, jax.Array]'"
     ),
     "jscan.networks.brent_kung": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "

@@ -12,6 +12,7 @@ import numpy as np
 import jscan
 from jscan import SegmentPlan, Segments, networks, operators
 from tests.errors import wrong_values as wrong
+from tests.errors.compaction_functions import COMPACTION
 from tests.errors.function import Function, Misuse
 from tests.errors.wrong_values import FLAGS, Wrong, X, values
 
@@ -386,4 +387,4 @@ NETWORKS = (
     _count_of_network(networks.size),
     _count_of_network(networks.levels),
 )
-FUNCTIONS = (*SCANS, *REDUCTIONS, *VECTORS, *PARTS, *NETWORKS)
+FUNCTIONS = (*SCANS, *REDUCTIONS, *VECTORS, *COMPACTION, *PARTS, *NETWORKS)

@@ -180,6 +180,7 @@ def test_places_that_outgrow_32_bits_are_refused():
         jscan.enumerate,
         lambda m: jscan.enumerate(m, segments=m),
         lambda m: jscan.pack(m, m, size=3),
+        lambda m: jscan.nonzero(m, size=3),
         lambda m: jscan.split(m, m),
         lambda m: jscan.split_and_segment(m, m, m),
         lambda m: jscan.Segments.from_flags(m).ids,

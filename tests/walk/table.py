@@ -8,11 +8,12 @@ from typing import Any
 
 import jscan
 from jscan import networks, operators
+from tests.walk.compaction import COMPACTION
 from tests.walk.reductions import REDUCTIONS
 from tests.walk.scans import SCANS
 from tests.walk.vectors import SEGMENTS, VECTORS
 
-TABLE = (*SCANS, *REDUCTIONS, *VECTORS, *SEGMENTS)
+TABLE = (*SCANS, *REDUCTIONS, *VECTORS, *COMPACTION, *SEGMENTS)
 
 # Public callables that take no arrays, so that nothing transforms them.
 NOT_TRANSFORMED = (
