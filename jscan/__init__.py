@@ -6,7 +6,9 @@ from jscan import versions as versions  # first, to raise for a jax that is too 
 from jscan import networks as networks
 from jscan import operators as operators
 from jscan import rules as rules  # tells JAX the rules of the primitives
+from jscan.compaction import histogram as histogram
 from jscan.compaction import nonzero as nonzero
+from jscan.compaction import partition as partition
 from jscan.engines import engine as engine
 from jscan.plans import SegmentPlan as SegmentPlan
 from jscan.programs import triton_source as triton_source
@@ -46,11 +48,13 @@ __all__ = [
     "cumsum",
     "distribute",
     "engine",
+    "histogram",
     "linear_recurrence",
     "networks",
     "nonzero",
     "operators",
     "pack",
+    "partition",
     "reduce",
     "run_length_decode",
     "run_length_encode",

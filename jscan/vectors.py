@@ -12,7 +12,7 @@ from jax import lax
 from jscan import dispatch, extent, meshes, orders
 from jscan.arguments.arrays import as_marks
 from jscan.arguments.scalars import as_axis, as_count, as_scalar, as_switch
-from jscan.arguments.trees import as_leaves, as_leaves_along
+from jscan.arguments.trees import as_leaves, as_leaves_along, check_along
 from jscan.division import as_segments, flags_along, of_scan
 from jscan.eager import compiled, marks, tree
 from jscan.heads import as_bool
@@ -314,12 +314,7 @@ def _first(a: jax.Array, b: jax.Array) -> jax.Array:
 def _as_mask(caller: str, mask: Any, leaves: list[jax.Array], axis: int) -> jax.Array:
     """``mask`` as an array of the leaves' shape, or of one row for all of them."""
     array = jnp.asarray(as_marks(caller, "mask", mask))
-    n = leaves[0].shape[axis]
-    if array.shape != (n,) and any(leaf.shape != array.shape for leaf in leaves):
-        raise ValueError(
-            f"{caller}: mask has shape {array.shape}; expected ({n},), the length of axis={axis}, "
-            f"or the shape of every leaf of x, which is {leaves[0].shape}"
-        )
+    check_along(caller, "mask", array, leaves, axis)
     return array
 
 

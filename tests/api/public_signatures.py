@@ -48,6 +48,7 @@ SIGNATURES = {
         "(mask: 'Any', axis: 'int' = 0, *, reverse: 'bool' = False, "
         "segments: 'Any' = None) -> 'jax.Array'"
     ),
+    "jscan.histogram": "(keys: 'Any', length: 'int') -> 'jax.Array'",
     "jscan.linear_recurrence": (
         "(a: 'Any', b: 'Any', h0: 'Any' = None, *, axis: 'int' = 0, "
         "reverse: 'bool' = False, segments: 'Any' = None, "
@@ -61,6 +62,7 @@ SIGNATURES = {
     "jscan.pack": (
         "(x: 'Any', mask: 'Any', *, size: 'int | None' = None, fill_value: 'Any' = 0) -> 'Any'"
     ),
+    "jscan.partition": "(x: 'Any', signs: 'Any', axis: 'int' = 0) -> 'tuple[Any, jax.Array]'",
     "jscan.reduce": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
         "identity: 'Any' = None, segments: 'Any' = None, "

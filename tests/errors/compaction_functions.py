@@ -39,6 +39,21 @@ COMPACTION = (
         },
     ),
     Function(
+        "histogram",
+        jscan.histogram,
+        {"keys": FLAGS, "length": 4},
+        {
+            "keys": [*wrong.NUMBERED, *wrong.values({"a scalar": np.array(1)})],
+            "length": wrong.COUNT,
+        },
+    ),
+    Function(
+        "partition",
+        jscan.partition,
+        {"x": X, "signs": FLAGS, "axis": 0},
+        {"x": wrong.LEAVES, "signs": wrong.MASK, "axis": wrong.AXIS},
+    ),
+    Function(
         "run_length_encode",
         jscan.run_length_encode,
         {"x": FLAGS, "size": 4},

@@ -143,7 +143,7 @@ def vector(form: Form) -> Form:
     elif function == "split_and_segment" and segments == "none":
         segments = "lengths"
     mapped = [draw.random() < 0.6, True, draw.random() < 0.6]
-    if function in ("enumerate", "nonzero"):
+    if function in ("enumerate", *compaction.OF_MASKS):
         mapped[0] = True
     return dataclasses.replace(
         form,
@@ -189,7 +189,8 @@ def check_vector(form: Form, data: Data, place: str) -> None:
     found = None
     if described is not None:
         found = np.broadcast_to(numbers_of(form, described, shared=False), x.shape)
-    want = _expected_vector(form, mask != 0, x, found)
+    marks = mask if form.function in compaction.NAMES else mask != 0
+    want = _expected_vector(form, marks, x, found)
     want = want if form.batch else [w[0] for w in want]
     for got, wanted in zip(actual, want, strict=True):
         reference.assert_equal(got, wanted)

@@ -130,7 +130,57 @@ def decoded(form: str, *, fill: float = 0.0) -> Row:
     )
 
 
+def counted(form: str, *, trailing: tuple[int, ...] = ()) -> Row:
+    """A row for histogram, of which some keys are out of range."""
+    shape = (LENGTH, *trailing)
+
+    def expected(keys: Any) -> Any:
+        return (keys.reshape(-1, 1) == np.arange(SIZE)).sum(0).astype(np.int32)
+
+    return Row(
+        f"histogram {form}",
+        ("histogram",),
+        lambda keys: jscan.histogram(keys, SIZE),
+        lambda rng: [rng.integers(-1, SIZE + 2, shape)],
+        ("n" + "." * len(trailing),),
+        (".",),
+        expected,
+    )
+
+
+def parted(form: str, *, full: bool) -> Row:
+    """A row for partition along the last axis."""
+
+    def by(xp: Any) -> Callable[..., Any]:
+        def run(x: Any, signs: Any) -> Any:
+            sign = xp.sign(signs)
+            lengths = [(sign == wanted).sum(-1).astype(np.int32) for wanted in (-1, 0, 1)]
+            order = xp.argsort(sign, axis=-1, stable=True)
+            y = xp.take_along_axis(x, order, axis=1) if full else xp.take(x, order, axis=1)
+            return y, xp.stack(lengths, -1)
+
+        return run
+
+    label = "rn" if full else "n"
+    shape = (ROWS, LENGTH) if full else (LENGTH,)
+    return Row(
+        f"partition {form}",
+        ("partition",),
+        lambda x, signs: jscan.partition(x, signs, axis=1),
+        lambda rng: [rng.normal(size=(ROWS, LENGTH)), rng.integers(-2, 3, shape)],
+        ("rn", label),
+        ("rn", label.replace("n", ".")),
+        by(np),
+        by(jnp),
+        linear=((0,),),
+    )
+
+
 COMPACTION = (
+    counted("of a row"),
+    counted("of three dimensions", trailing=(2, 3)),
+    parted("of rows by one sign", full=False),
+    parted("of rows by signs each", full=True),
     indices("of a row"),
     indices("of three dimensions", trailing=(2, 3)),
     encoded("of integers", "int32"),

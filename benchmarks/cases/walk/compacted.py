@@ -15,6 +15,16 @@ def nonzero(size: int, mask: jax.Array) -> Any:
     return jscan.nonzero(mask, size=size)
 
 
+def histogram(length: int, keys: jax.Array) -> jax.Array:
+    """`jscan.histogram`."""
+    return jscan.histogram(keys, length)
+
+
+def partition(axis: int, x: jax.Array, signs: jax.Array) -> Any:
+    """`jscan.partition`."""
+    return jscan.partition(x, signs, axis)
+
+
 def encoded(size: int, x: jax.Array) -> Any:
     """`jscan.run_length_encode`."""
     return jscan.run_length_encode(x, size=size)
@@ -37,6 +47,23 @@ def jnp_nonzero(size: int, mask: jax.Array) -> Any:
     """`jnp.nonzero`."""
     places = jnp.nonzero(mask, size=size, fill_value=0)
     return tuple(place.astype(jnp.int32) for place in places)
+
+
+def jnp_histogram(length: int, keys: jax.Array) -> jax.Array:
+    """`jnp.bincount`."""
+    return jnp.bincount(keys, length=length).astype(jnp.int32)
+
+
+def jnp_partition(axis: int, x: jax.Array, signs: jax.Array) -> Any:
+    """The order of a stable `jnp.argsort` of the signs."""
+    along = axis if signs.ndim > 1 else 0
+    sign = jnp.sign(signs)
+    counts = [jnp.sum(sign == wanted, along, dtype=jnp.int32) for wanted in (-1, 0, 1)]
+    lengths = jnp.stack(counts, along)
+    order = jnp.argsort(sign, axis=along, stable=True)
+    if signs.ndim == 1:
+        return jnp.take(x, order, axis=axis, unique_indices=True, mode="clip"), lengths
+    return jnp.take_along_axis(x, order, axis), lengths
 
 
 def jnp_encoded(size: int, x: jax.Array) -> Any:

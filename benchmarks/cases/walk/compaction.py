@@ -33,6 +33,45 @@ def draw_nonzero(rng: random.Random, size: int) -> Drawn:
     )
 
 
+def draw_histogram(rng: random.Random, size: int) -> Drawn:
+    """`jscan.histogram`."""
+    shape = shapes.drawn(rng, size, ("one row",))
+    length = rng.choice([2, 10, 256, 1000, 2**16])
+    dtype = "uint8" if length <= 256 else rng.choice(["int32", "uint16"])
+    peer = call(compacted.jnp_histogram, length)
+    return Drawn(
+        *("histogram", (f"{length} numbers",), shape, dtype, "", f"{length} numbers"),
+        call(compacted.histogram, length),
+        leaves=(Operand(shape.extents, dtype, call(values.unsorted_ids, length)),),
+        others=(),
+        results=(Operand((length,), "int32"),),
+        peers={"jnp.bincount": peer},
+        reference=peer,
+    )
+
+
+def draw_partition(rng: random.Random, size: int) -> Drawn:
+    """`jscan.partition`, by one row of signs or one for each row."""
+    dtype, shape = dtype_of(rng, NUMBERS), shapes.drawn(rng, size)
+    own = rng.random() < 0.5
+    extents = shape.extents if own else (shape.length,)
+    along = shape.axis if own else 0
+    signs = Operand(extents, rng.choice(["int8", "int8", "int32"]), values.signs)
+    x = leaf(shape.extents, dtype, "numbers")
+    lengths = Operand((*extents[:along], 3, *extents[along + 1 :]), "int32")
+    peer = call(compacted.jnp_partition, shape.axis)
+    words = f"by {signs.dtype}" + (" of each row" if own else "")
+    return Drawn(
+        *("partition", (words,), shape, dtype, "", "three parts"),
+        call(compacted.partition, shape.axis),
+        leaves=(x,),
+        others=(signs,),
+        results=(x, lengths),
+        peers={"jnp.argsort": peer},
+        reference=peer,
+    )
+
+
 def _runs(rng: random.Random, size: int, dtypes: tuple[str, ...]) -> tuple[Shape, Operand, int]:
     """A row of runs, the array, and how many runs there are at most."""
     dtype, shape = dtype_of(rng, dtypes), shapes.drawn(rng, size, ("one row",))

@@ -22,6 +22,8 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "enumerate": (3, vectors.draw_enumerate),
     "distribute": (2, vectors.draw_distribute),
     "nonzero": (2, compaction.draw_nonzero),
+    "histogram": (2, compaction.draw_histogram),
+    "partition": (2, compaction.draw_partition),
     "run_length_encode": (2, compaction.draw_encode),
     "run_length_decode": (2, compaction.draw_decode),
     "unique_sorted": (2, compaction.draw_unique),
