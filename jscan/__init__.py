@@ -28,6 +28,9 @@ from jscan.scans import cummin as cummin
 from jscan.scans import cumprod as cumprod
 from jscan.scans import cumsum as cumsum
 from jscan.segments import Segments as Segments
+from jscan.statistics import segment_logsumexp as segment_logsumexp
+from jscan.statistics import segment_mean as segment_mean
+from jscan.statistics import segment_softmax as segment_softmax
 from jscan.vectors import distribute as distribute
 from jscan.vectors import enumerate as enumerate
 from jscan.vectors import pack as pack
@@ -58,9 +61,12 @@ __all__ = [
     "reduce",
     "run_length_decode",
     "run_length_encode",
+    "segment_logsumexp",
     "segment_max",
+    "segment_mean",
     "segment_min",
     "segment_prod",
+    "segment_softmax",
     "segment_sum",
     "split",
     "split_and_segment",

@@ -88,6 +88,11 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000, 20, 50)
 
 
+def pytest_unconfigure() -> None:
+    """Gives back what was spared; Triton's bindings take what is left at the exit for leaks."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves most cases of many to the thorough, and skips what needs a GPU without one."""

@@ -7,12 +7,14 @@ the thorough, which play no part here. Among the cases of one test function (tho
 from the others, since most machines skip them):
 
 1. The place of a case is the sum of the positions of its values, one for each `parametrize`,
-   counted from 0. Every eighth place is quick, of those for a GPU every fourth: 0, 8, 16, … on the
-   oldest jax and 1, 9, 17, … on newer ones, so that two versions run a quarter. In a table of two
-   parameters the quick cases lie on diagonals: each value of the one meets an eighth of the values
-   of the other.
-2. Of an engine, dtype or form that no such case has, the first case is quick.
+   counted from 0. Every twelfth place is quick, of those for a GPU every fourth: 0, 12, 24, … on
+   the oldest jax and 1, 13, 25, … on newer ones, so that two versions run a sixth. In a table of
+   two parameters the quick cases lie on diagonals: each value of the one meets a twelfth of the
+   values of the other.
+2. Values of parameters that no such case has are shown by further cases, of which those that show
+   most come first; sizes excepted, of which there are many.
 3. If none is quick by then, the first is.
+4. The first quick case is marked `first`: the cases marked so meet every such test once.
 
 Names and files play no part, so that renaming or moving a test changes no choice.
 """
@@ -26,8 +28,8 @@ import pytest
 
 from tests.engines import Engine
 
-# The parameters of which every value is in a quick case.
-SHOWN = ("engine", "strategy", "method", "dtype", "form", "reverse", "exclusive", "segmented")
+# The parameters of which not every value is in a quick case, since they have many.
+SAMPLED = ("size", "large_size")
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,10 @@ class Case:
     """What tells a case from the others of its function."""
 
     values: tuple[Hashable, ...]  # one for each parametrize
-    shown: frozenset[Hashable] = frozenset()  # its values of the parameters in SHOWN
+    shown: frozenset[Hashable] = frozenset()  # its values of the parameters that are shown
 
 
-EVERY, EVERY_ON_GPU = 8, 4
+EVERY, EVERY_ON_GPU = 12, 4
 """One of so many places is quick."""
 
 
@@ -53,10 +55,11 @@ def quick(cases: Sequence[Case], turn: int = 0, every: int = EVERY) -> list[bool
     ]
     chosen = [place % every == turn for place in places]
     shown = {value for case, own in zip(cases, chosen, strict=True) if own for value in case.shown}
-    for number, case in enumerate(cases):
-        if not case.shown <= shown:
-            chosen[number] = True
-            shown |= case.shown
+    missing = frozenset().union(*(case.shown for case in cases)) - shown
+    while missing:
+        number = max(range(len(cases)), key=lambda number: len(cases[number].shown & missing))
+        chosen[number] = True
+        missing -= cases[number].shown
     return chosen if any(chosen) else [True, *chosen[1:]]
 
 
@@ -71,6 +74,11 @@ def is_one_of_many(item: pytest.Item) -> bool:
     return interpreted or "sweep" in marks or {"grid", "gpu"} <= marks
 
 
+def _shown(value: object) -> Hashable:
+    """What a value is told by: itself, or where it is, since some cannot be hashed."""
+    return value if isinstance(value, (Engine, bool, int, str)) else id(value)
+
+
 def case_of(item: pytest.Item) -> Case:
     """The case that an item is."""
     params = item.callspec.params  # type: ignore[attr-defined]  # what parametrize leaves
@@ -82,11 +90,13 @@ def case_of(item: pytest.Item) -> Case:
         together.append(names.replace(" ", "").split(",") if isinstance(names, str) else names)
     # A case has the very objects that its parametrize lists, of which some cannot be hashed.
     values = tuple(tuple(id(params[name]) for name in names) for names in together)
-    return Case(values, frozenset((name, params[name]) for name in SHOWN if name in params))
+    return Case(
+        values, frozenset((n, _shown(value)) for n, value in params.items() if n not in SAMPLED)
+    )
 
 
 def leave_to_the_thorough(items: Sequence[pytest.Item], turn: int) -> None:
-    """Marks as thorough the cases of many that are not quick."""
+    """Marks as thorough the cases of many that are not quick, and the first that is."""
     functions: dict[tuple[str, bool], list[pytest.Item]] = {}
     for item in items:
         if is_one_of_many(item) and item.get_closest_marker("thorough") is None:
@@ -96,6 +106,7 @@ def leave_to_the_thorough(items: Sequence[pytest.Item], turn: int) -> None:
     for (_, for_gpu), many in functions.items():
         every = EVERY_ON_GPU if for_gpu else EVERY
         chosen = quick([case_of(item) for item in many], turn, every)
+        many[chosen.index(True)].add_marker(pytest.mark.first)
         for item, own in zip(many, chosen, strict=True):
             if not own:
                 item.add_marker(pytest.mark.thorough)

@@ -1,4 +1,4 @@
-"""The choice of the cases that run by default: quarters, what each must show, and names."""
+"""The choice of the cases that run by default: which are, what each must show, and names."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_quarter_at_least_every_value_and_names_that_do_not_matter(sizes, all_
 def test_a_case_is_told_by_its_parameters(request, reverse, n, unhashable):
     case = case_of(request.node)
     assert case.values == ((id(unhashable),), (id(reverse), id(n)))
-    assert case.shown == {("reverse", reverse)}
+    assert case.shown == {("reverse", reverse), ("n", n), ("unhashable", id(unhashable))}
 
 
 class Item(pytest.Item):
@@ -91,7 +91,7 @@ def item_of(session, function, params, marks):
     """An item of a function, with parameters and marks."""
     item = Item.from_parent(session, name=f"{function}[{params}]")
     item.callspec = SimpleNamespace(params=params)
-    own = [name for name in params if name != "engine"]
+    own = [] if "engine" in params else [*params]
     for mark in [*marks, pytest.mark.parametrize(own, [])]:
         item.add_marker(mark)
     return item
@@ -103,13 +103,17 @@ def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
         next(engine for engine in ENGINES if engine.interpreted is value) for value in (True, False)
     )
     functions: dict[str, list[Any]] = {
-        "a sweep": [({"n": n}, sweep) for n in range(9)],
-        "another": [({"n": n}, sweep) for n in (1, 2)],
-        "with more on a GPU": [({"n": 1}, sweep), ({"n": 2}, sweep, gpu), ({"n": 3}, sweep, gpu)],
-        "partly thorough": [({"n": 1}, sweep, thorough), ({"n": 2}, sweep)],
-        "no sweep": [({"n": n},) for n in range(4)],
-        "interpreted": [({"engine": interpreted, "n": n},) for n in range(9)],
-        "compiled": [({"engine": compiled, "n": n},) for n in range(2)],
+        "a sweep": [({"size": n}, sweep) for n in range(13)],
+        "another": [({"size": n}, sweep) for n in (1, 2)],
+        "with more on a GPU": [
+            ({"size": 1}, sweep),
+            ({"size": 2}, sweep, gpu),
+            ({"size": 3}, sweep, gpu),
+        ],
+        "partly thorough": [({"size": 1}, sweep, thorough), ({"size": 2}, sweep)],
+        "no sweep": [({"size": n},) for n in range(4)],
+        "interpreted": [({"engine": interpreted, "size": n},) for n in range(13)],
+        "compiled": [({"engine": compiled, "size": n},) for n in range(2)],
     }
     items = {
         function: [item_of(request.session, function, params, marks) for params, *marks in cases]
@@ -120,11 +124,11 @@ def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
         function: [item.get_closest_marker("thorough") is None for item in of_one]
         for function, of_one in items.items()
     } == {
-        "a sweep": [True, *[False] * 7, True],
+        "a sweep": [True, *[False] * 11, True],
         "another": [True, False],
         "with more on a GPU": [True, True, False],
         "partly thorough": [False, True],
         "no sweep": [True] * 4,
-        "interpreted": [True, *[False] * 7, True],
+        "interpreted": [True, *[False] * 11, True],
         "compiled": [True, True],
     }

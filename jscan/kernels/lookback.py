@@ -36,9 +36,9 @@ from jax import lax
 from jax.extend import core
 
 from jscan.kernels import language
-from jscan.kernels.columns import Columns
 from jscan.kernels.description import Scan
 from jscan.kernels.forms import Aggregates, Form, form, whole
+from jscan.kernels.held import HeldTile, may_hold
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.reduce_then_scan import Part, scan_part
@@ -46,6 +46,7 @@ from jscan.kernels.registers import constant, take
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.steps import Step
 from jscan.kernels.tile import Tile
+from jscan.kernels.tuning import Tuning
 
 
 def tile_state(scan: Scan) -> TileState:
@@ -54,24 +55,26 @@ def tile_state(scan: Scan) -> TileState:
     return TileState(scan.dtypes, g.outer, g.tiles, g.inner)
 
 
-def kernel(scan: Scan, window: int, strip: int, program: jax.Array, refs: Sequence[Ref]) -> None:
+def kernel(
+    scan: Scan, tuned: Tuning, program: jax.Array, refs: Sequence[Ref], *, walks: bool
+) -> None:
     """One tile of a row, by one program.
 
     Where the axis is rows one behind the other, a tile in which one begins is walked by strips if
-    these have a length.
+    the scan ``walks``.
     """
     tile = Tile(scan.geometry, program)
-    lanes = strip if scan.geometry.lanes > 1 else 0
-    walk = functools.partial(_in_strips, window, strip, refs) if strip and not lanes else None
-    scan.on_tile(tile, functools.partial(_one_tile, window, lanes, refs), walk)
+    walk = functools.partial(_in_strips, tuned, refs) if walks else None
+    scan.on_tile(tile, functools.partial(_one_tile, tuned, refs), walk)
 
 
-def _one_tile(window: int, strip: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
+def _one_tile(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
     inputs, outputs = scan.split(refs)
     words, state = refs[-1], tile_state(scan)
 
     with Step.LOAD.marked():
-        work: Form = Columns(scan, tile, inputs, strip) if strip else form(scan, tile, inputs)
+        holds = may_hold(scan, tile, tuned.held)
+        work: Form = HeldTile(scan, tile, inputs, tuned.held) if holds else form(scan, tile, inputs)
         complete = jnp.broadcast_to(tile.index == 0, work.aggregate[0].shape)
         if work.restarts is not None:
             complete = complete | work.restarts
@@ -79,7 +82,7 @@ def _one_tile(window: int, strip: int, refs: Sequence[Ref], scan: Scan, tile: Ti
         state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), work.aggregate)
 
     with Step.LOOK_BACK.marked():
-        search = Lookback(scan.operator, state, words, tile, window, work)
+        search = Lookback(scan.operator, state, words, tile, tuned.window, work)
         seen = search.peek(tile.index)
     with Step.SCAN.marked():
         work.scan()
@@ -94,7 +97,7 @@ def _one_tile(window: int, strip: int, refs: Sequence[Ref], scan: Scan, tile: Ti
         work.store(outputs, prefix)
 
 
-def _in_strips(window: int, strip: int, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
+def _in_strips(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
     """A tile with one restart, scanned strip by strip: that takes few registers.
 
     Tiles behind it wait, so that its total is taken from all of it at once.
@@ -103,9 +106,9 @@ def _in_strips(window: int, strip: int, refs: Sequence[Ref], scan: Scan, tile: T
     words, state = refs[-1], tile_state(scan)
     rule = whole(scan, tile, scan.since_restart(tile, inputs))
     state.publish(words, tile, jnp.int32(PREFIX), rule.aggregate)
-    search = Lookback(scan.operator, state, words, tile, window, rule)
+    search = Lookback(scan.operator, state, words, tile, tuned.window, rule)
     prefix = search.prefix(search.peek(tile.index))
-    scan_part(scan, Part(scan, strip, tile, refs), [jnp.zeros((), FLAG), *prefix], outputs)
+    scan_part(scan, Part(scan, tuned.strip, tile, refs), [jnp.zeros((), FLAG), *prefix], outputs)
 
 
 PAUSE = 100

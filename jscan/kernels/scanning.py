@@ -27,7 +27,6 @@ from jscan.combine import Combine
 from jscan.kernels import (
     block,
     chained,
-    columns,
     lookback,
     reduce_then_scan,
     scan_then_propagate,
@@ -138,7 +137,8 @@ def scan(
         tuned = tuning.chosen(shape, method, tuning.SCAN)
     if method in ("auto", "lookback") and tuned.length < shape.n:
         tuned = tuning.moved(shape, tuned, reverse + exclusive)
-        tuned = tuning.columns(shape, tuned)
+        if not row:
+            tuned = tuning.as_read(shape, tuned, reverse=reverse, exclusive=exclusive)
     cut = Cut(
         *(operands, full, axis, tuned),
         reverse=reverse,
@@ -249,10 +249,9 @@ def run(
         return cut.call(scan, beside, body, chained.tile_state(scan), "jscan_chained", interpret)
     words = cut.tuned.window * cut.tuned.lanes
     assert cut.tuned.warps == 1 or words >= 32 * cut.tuned.warps, cut.tuned
-    walks = scan.geometry.row > scan.geometry.length and scan.neutral is not None
-    walks = walks and scan.flag_view is None
-    strip = cut.tuned.strip if walks or columns.suits(scan) else 0
-    body = functools.partial(lookback.kernel, scan, cut.tuned.window, strip)
+    walks = cut.tuned.strip > 0 and scan.geometry.row > scan.geometry.length
+    walks = walks and scan.neutral is not None and scan.flag_view is None
+    body = functools.partial(lookback.kernel, scan, cut.tuned, walks=walks)
     return cut.call(scan, beside, body, lookback.tile_state(scan), "jscan_lookback", interpret)
 
 

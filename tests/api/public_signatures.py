@@ -75,6 +75,10 @@ SIGNATURES = {
     "jscan.run_length_encode": (
         "(x: 'Any', *, size: 'int') -> 'tuple[jax.Array, jax.Array, jax.Array]'"
     ),
+    "jscan.segment_logsumexp": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
     "jscan.segment_max": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
@@ -82,6 +86,10 @@ SIGNATURES = {
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
         "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_mean": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_min": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
@@ -98,6 +106,10 @@ SIGNATURES = {
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
         "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_softmax": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_sum": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "

@@ -48,8 +48,7 @@ def test_marks_wider_than_32_bits_are_compared_with_zero_as_they_are(call, x64):
     with jax.enable_x64(x64):
         expected = call(MARKED)
         jax.tree.map(np.testing.assert_array_equal, call(WIDE[0]), expected)
-        for marks in WIDE:
-            under_jit = jax.jit(lambda marks=marks: call(marks))()
+        for under_jit in jax.jit(lambda: [call(marks) for marks in WIDE])():
             jax.tree.map(np.testing.assert_array_equal, under_jit, expected)
 
 

@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[2]
 
 FLOORS = (
     "jscan",
-    "scans recurrences reductions vectors compaction runs networks by_ids",
+    "scans recurrences reductions statistics vectors compaction runs networks",
+    "groups",
+    "by_ids",
     "orders",
     "dispatch programs",
     "division holes identities templates wires",

@@ -111,8 +111,8 @@ def ways(f, identity):
     """The same call with an identity that is concrete, traced, an array, and mapped."""
     yield jax.jit(lambda x: f(x, identity))(X)
     yield jax.jit(f)(X, identity)
-    yield jax.vmap(f, (0, None))(X[None], identity)[0]
-    yield jax.vmap(f, (None, 0))(X, jnp.array([identity]))[0]
+    yield jax.jit(jax.vmap(f, (0, None)))(X[None], identity)[0]
+    yield jax.jit(jax.vmap(f, (None, 0)))(X, jnp.array([identity]))[0]
     with primitives.interpreted():
         yield jax.jit(lambda x: f(x, identity))(X)
 

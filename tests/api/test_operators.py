@@ -30,6 +30,7 @@ every_pair = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sweep
 @every_pair
 def test_combination_and_identity(name, dtype):
     operator = getattr(operators, name)

@@ -114,7 +114,7 @@ def test_the_gradient_of_an_identity_counts_the_empty_segments():
             )
         )
 
-    assert jax.grad(total)(-1.0) == 3
+    assert jax.jit(jax.grad(total))(-1.0) == 3
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((0,), 0), ((3, 0, 2), 1), ((0, 0), 1)])

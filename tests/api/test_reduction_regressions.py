@@ -23,7 +23,7 @@ def test_offsets_per_row_of_short_rows():
         return jscan.reduce(operators.add, x, segments=segments)
 
     expected = [[i + 1, 15 - i] for i in range(4)]
-    np.testing.assert_array_equal(jax.vmap(of_row)(x, offsets), expected)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(of_row))(x, offsets), expected)
     with primitives.interpreted():
         np.testing.assert_array_equal(jax.jit(jax.vmap(of_row))(x, offsets), expected)
 
@@ -64,7 +64,7 @@ def test_gradient_of_a_leaf_that_a_batch_shares():
 
         return jnp.sum(jax.vmap(of_row)(counts))
 
-    np.testing.assert_array_equal(jax.grad(total)(shared), np.full(4, 3.0))
+    np.testing.assert_array_equal(jax.jit(jax.grad(total))(shared), np.full(4, 3.0))
     value, slope = jax.jvp(total, (shared,), (np.ones(4),))
     assert (value, slope) == (3 * shared.sum(), 12)
 
@@ -113,7 +113,7 @@ def test_packed_ids_are_unpacked_before_a_kernel_reads_them():
 def test_rows_of_lengths_outside_vmap():
     """A mapped constructor leaves offsets with rows behind."""
     lengths, x = np.array([[2, 3], [4, 1], [0, 5]]), np.arange(15).reshape(3, 5)
-    rows = jax.vmap(lambda row: Segments.from_lengths(row, total=5))(lengths)
+    rows = jax.jit(jax.vmap(lambda row: Segments.from_lengths(row, total=5)))(lengths)
     assert rows.num_segments == 2
     np.testing.assert_array_equal(rows.lengths(2), lengths)
     expected = [[row[:k].sum(), row[k:].sum()] for row, (k, _) in zip(x, lengths, strict=True)]
@@ -139,6 +139,6 @@ def test_a_batch_that_only_the_descriptor_has(method):
         return jscan.reduce(operators.add, x, segments=segments, num_segments=7, method=method)
 
     with primitives.interpreted():
-        sums = jax.vmap(run)(ids)
+        sums = jax.jit(jax.vmap(run))(ids)
     expected = [np.bincount(row, weights=x, minlength=7) for row in ids]
     np.testing.assert_array_equal(sums, expected)

@@ -55,6 +55,7 @@ def test_all_types_of_few_bits_are_tested_here():
     assert known == {*FLOATS, *INTEGERS, WITHOUT_ZERO}
 
 
+@pytest.mark.sweep
 @every_dtype
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_reductions_by_segments(dtype, is_sorted):

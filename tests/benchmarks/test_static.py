@@ -17,11 +17,7 @@ REPORT = RESULTS / "static-sm-90.json"
 QUICK = "cumsum method=block, float32, 1000"
 SAMPLE = (
     QUICK,
-    "cumsum, float32, 1048576",
     "segmented cumsum, float32 bool, 67108864",
-    "cumsum axis=1, int8, 1280×50257",
-    "segmented cumsum axis_name, float32 bool, 67108864",
-    "linear_recurrence, float32, 67108864",
     "reduce affine axis=1, float32, 1280×50257",
     "flags of lengths, int32, 65536",
 )

@@ -59,19 +59,19 @@ def test_leaves_that_do_not_recur_of_an_empty_axis():
         return jscan.associative_scan(fn, (x, y))[1].sum()
 
     x = np.ones(0)
-    assert [g.shape for g in jax.grad(loss, (0, 1))(x, x)] == [(0,), (0,)]
+    assert [g.shape for g in jax.jit(jax.grad(loss, (0, 1)))(x, x)] == [(0,), (0,)]
 
 
 def test_a_batch_of_no_rows_that_are_long():
     x = np.ones((100, 0))
-    assert jax.grad(lambda x: jscan.cumprod(x, reverse=True).sum())(x).shape == x.shape
+    assert jax.jit(jax.grad(lambda x: jscan.cumprod(x, reverse=True).sum()))(x).shape == x.shape
 
 
 def test_rows_that_fit_a_tile_only_without_their_derivative():
     """The derivative's leaves are twice as wide; `block` was refused for them."""
     x = jnp.ones(8192, jnp.float32)
     with primitives.interpreted():
-        gradient = jax.grad(lambda x: jscan.cumprod(x, method="block").sum())(x)
+        gradient = jax.jit(jax.grad(lambda x: jscan.cumprod(x, method="block").sum()))(x)
     np.testing.assert_array_equal(gradient, np.arange(8192, 0, -1))
 
 
@@ -119,15 +119,17 @@ def test_rules_of_a_function_that_adds():
         return p + q
 
     fn.defjvp(lambda x, t: (fn(*x), 0.5 * t[0] + 2 * t[1]))
-    slopes = jax.jacfwd(lambda x: jscan.associative_scan(fn, x))(np.arange(1.0, 5.0))
+    slopes = jax.jit(jax.jacfwd(lambda x: jscan.associative_scan(fn, x)))(np.arange(1.0, 5.0))
     expected = np.array([[1, 0, 0, 0], [0.5, 2, 0, 0], [0.25, 1, 2, 0], [0.125, 0.5, 1, 2]])
     np.testing.assert_allclose(slopes, expected)
 
 
 def test_slopes_that_are_negated_numbers():
     with primitives.interpreted():
-        gradient = jax.grad(
-            lambda x: jscan.associative_scan(lambda a, b: a - (-b), x, method="block").sum()
+        gradient = jax.jit(
+            jax.grad(
+                lambda x: jscan.associative_scan(lambda a, b: a - (-b), x, method="block").sum()
+            )
         )(jnp.ones(40))
     np.testing.assert_array_equal(gradient, np.arange(40, 0, -1))
 
@@ -154,7 +156,7 @@ def test_what_stops_a_gradient_stays_in_the_kernel(method):
     a, b = np.linspace(0.5, 0.9, 7), np.linspace(1.0, 2.0, 7)
     assert "jscan_scan" in str(jax.make_jaxpr(last)(a, b))
     with primitives.interpreted():
-        by_a, by_b = jax.grad(last, (0, 1))(a, b)
+        by_a, by_b = jax.jit(jax.grad(last, (0, 1)))(a, b)
     np.testing.assert_array_equal(by_a, 0)
     np.testing.assert_allclose(by_b, [np.prod(a[i + 1 :]) for i in range(7)])
 
@@ -183,7 +185,7 @@ def test_a_result_is_compared_with_what_it_was_computed_from(fn, reverse):
         return scan(fn, (a, b, v), reverse)[2]
 
     ours, lax_own = (
-        jax.jacobian(lambda v, scan=scan: payload(scan, v))(v)
+        jax.jit(jax.jacobian(lambda v, scan=scan: payload(scan, v)))(v)
         for scan in (jscan.associative_scan, jax.lax.associative_scan)
     )
     np.testing.assert_array_equal(ours, lax_own)
@@ -196,7 +198,7 @@ def test_operators_that_hold_a_python_bool():
         return jnp.where(True, a + b, b)
 
     np.testing.assert_array_equal(jscan.associative_scan(either, x), [1, 3, 6, 10])
-    gradient = jax.grad(lambda x: jscan.associative_scan(either, x).sum())(x)
+    gradient = jax.jit(jax.grad(lambda x: jscan.associative_scan(either, x).sum()))(x)
     np.testing.assert_array_equal(gradient, [4, 3, 2, 1])
     marks = jscan.associative_scan(lambda a, b: (a | b) & True, x > 2)
     np.testing.assert_array_equal(marks, [False, False, True, True])

@@ -113,7 +113,7 @@ def test_jvp_of_grad_and_vmap_of_grad():
     batch = np.stack([x, x + 1, -x])
     expected = np.stack([np.sum(jacobian(theirs, row), (0, 1)) for row in batch])
     np.testing.assert_array_equal(jax.jit(jax.vmap(jax.grad(loss)))(batch), expected)
-    total = jax.grad(lambda batch: jnp.sum(jax.vmap(loss)(batch)))(batch)
+    total = jax.jit(jax.grad(lambda batch: jnp.sum(jax.vmap(loss)(batch))))(batch)
     np.testing.assert_array_equal(total, expected)
     _, tangent = jax.jvp(jax.grad(loss), (x,), (np.ones_like(x),))
     second = np.sum(hessian(theirs, x), (0, 1))
@@ -122,7 +122,7 @@ def test_jvp_of_grad_and_vmap_of_grad():
 
 def test_third_derivative_of_a_product():
     x = jnp.array([2.0, 3.0, 5.0, 7.0])
-    third = jax.jacfwd(jax.jacrev(jax.grad(lambda x: jscan.cumprod(x)[-1])))(x)
+    third = jax.jit(jax.jacfwd(jax.jacrev(jax.grad(lambda x: jscan.cumprod(x)[-1]))))(x)
     assert third[0, 1, 2] == 7
     assert third[1, 2, 3] == 2
     assert third[0, 0, 1] == 0
@@ -150,7 +150,7 @@ def test_maximum_passes_the_gradient_to_what_it_selects(form):
 def test_ties_follow_lax(name, reverse):
     x = jnp.array([1.0, 2.0, 2.0, 0.0, 2.0, 0.0, 3.0, 3.0])
     ours, theirs = (
-        jax.jacrev(partial(getattr(module, name), reverse=reverse))(x)
+        jax.jit(jax.jacrev(partial(getattr(module, name), reverse=reverse)))(x)
         for module in (jscan, jax.lax)
     )
     np.testing.assert_array_equal(ours, theirs)
@@ -202,7 +202,7 @@ def test_leaves_without_a_derivative():
 
         return jnp.sum(jscan.associative_scan(fn, (written, values))[1])
 
-    np.testing.assert_array_equal(jax.grad(last)(jnp.arange(4.0)), [2.0, 0.0, 2.0, 0.0])
+    np.testing.assert_array_equal(jax.jit(jax.grad(last))(jnp.arange(4.0)), [2.0, 0.0, 2.0, 0.0])
 
 
 def test_integers_have_zero_tangents():

@@ -39,7 +39,7 @@ def weigh(function, indices_are_sorted=True, ids=IDS):
 def test_the_gradient_of_a_sum_is_that_of_jax(indices_are_sorted):
     ours = weigh(jscan.segment_sum, indices_are_sorted)
     theirs = weigh(jax.ops.segment_sum, indices_are_sorted)
-    np.testing.assert_array_equal(jax.grad(ours)(DATA), jax.grad(theirs)(DATA))
+    np.testing.assert_array_equal(jax.jit(jax.grad(ours))(DATA), jax.jit(jax.grad(theirs))(DATA))
     rows = np.stack([DATA, DATA**2, -DATA], 1)
     ours_of_rows, theirs_of_rows = (
         jax.grad(lambda x, f=f: jnp.sum(f(x) * np.array([1.0, 2.0, 3.0]))) for f in (ours, theirs)
@@ -60,7 +60,7 @@ def test_the_tangent_of_a_sum_is_that_of_jax(indices_are_sorted):
 @sorted_or_not
 def test_second_derivatives_of_a_sum_are_those_of_jax(indices_are_sorted):
     ours = weigh(jscan.segment_sum, indices_are_sorted)
-    expected = jax.hessian(weigh(jax.ops.segment_sum, indices_are_sorted))(DATA)
+    expected = jax.jit(jax.hessian(weigh(jax.ops.segment_sum, indices_are_sorted)))(DATA)
     assert np.any(expected)
     for derivative in (jax.jacfwd, jax.jacrev):
         np.testing.assert_array_equal(jax.jit(derivative(jax.grad(ours)))(DATA), expected)
@@ -83,8 +83,8 @@ def test_the_transpose_of_a_sum_gathers():
 def test_the_gradient_reaches_the_highest_id_of_a_narrow_dtype(indices_are_sorted):
     ids = np.array([0, 254, 255, 255], np.uint8)
     weights = np.arange(300.0)
-    gradient = jax.grad(
-        lambda x: jnp.dot(jscan.segment_sum(x, ids, 300, indices_are_sorted), weights)
+    gradient = jax.jit(
+        jax.grad(lambda x: jnp.dot(jscan.segment_sum(x, ids, 300, indices_are_sorted), weights))
     )(np.ones(4))
     np.testing.assert_array_equal(gradient, [0, 254, 255, 255])
 
@@ -120,7 +120,7 @@ def test_gradients_under_vmap(axes, indices_are_sorted):
         return weigh(function, indices_are_sorted, ids)(x)
 
     ours, theirs = (
-        jax.vmap(jax.grad(partial(loss, f)), axes)(x, ids)
+        jax.jit(jax.vmap(jax.grad(partial(loss, f)), axes))(x, ids)
         for f in (jscan.segment_sum, jax.ops.segment_sum)
     )
     np.testing.assert_array_equal(ours, theirs)
@@ -137,7 +137,7 @@ def test_gradients_through_vmap_add_up_over_what_is_shared(indices_are_sorted):
         return jnp.sum(jax.vmap(one)(many))
 
     ours, theirs = (
-        jax.grad(partial(total, f))(DATA) for f in (jscan.segment_sum, jax.ops.segment_sum)
+        jax.jit(jax.grad(partial(total, f)))(DATA) for f in (jscan.segment_sum, jax.ops.segment_sum)
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-14)
 
@@ -150,7 +150,7 @@ def test_gradients_of_nothing(n, num_segments):
             jscan.reduce(operators.add, x, segments=ids, num_segments=num_segments)
         )
 
-    np.testing.assert_array_equal(jax.grad(loss)(np.ones(n)), np.zeros(n))
+    np.testing.assert_array_equal(jax.jit(jax.grad(loss))(np.ones(n)), np.zeros(n))
 
 
 def test_integers_have_no_tangent():
@@ -172,20 +172,20 @@ def test_integers_have_no_tangent():
 @pytest.mark.parametrize("name", ["segment_max", "segment_min"])
 def test_extrema(name, indices_are_sorted):
     function = getattr(jscan, name)
-    check_grads(weigh(function, indices_are_sorted), (DATA,), order=1)
+    check_grads(jax.jit(weigh(function, indices_are_sorted)), (DATA,), order=1)
     ties = np.array([4.0, 2.0, 2.0, 1.0, 3.0, 3.0, 2.0, -1.0, -1.0, 6.0])
     theirs = weigh(getattr(jax.ops, name), indices_are_sorted)
     ours = weigh(function, indices_are_sorted)
-    np.testing.assert_array_equal(jax.grad(ours)(ties), jax.grad(theirs)(ties))
+    np.testing.assert_array_equal(jax.jit(jax.grad(ours))(ties), jax.jit(jax.grad(theirs))(ties))
 
 
 def test_products():
-    check_grads(weigh(jscan.segment_prod), (DATA / 2,), order=1)
+    check_grads(jax.jit(weigh(jscan.segment_prod)), (DATA / 2,), order=1)
 
 
 def test_products_with_a_zero():
     x = np.array([4.0, 1.5, 0.0, 3.0, 0.0, 0.0, 0.0, -3.5, 1.0, 6.0])
-    gradient = jax.grad(lambda x: jnp.sum(jscan.segment_prod(x, IDS, COUNT, True)))(x)
+    gradient = jax.jit(jax.grad(lambda x: jnp.sum(jscan.segment_prod(x, IDS, COUNT, True))))(x)
     np.testing.assert_array_equal(gradient, [0, 0, 4.5, 0, 0, 0, 1, 1, -3.5, 0])
 
 
@@ -239,13 +239,15 @@ def test_one_leaf(fn, identity, kind):
         # Segments without elements hold an infinite identity under some operators.
         return jnp.where(jnp.isfinite(y), y, 0.0)
 
-    check_grads(run, (FIVE,), order=1)
+    check_grads(jax.jit(run), (FIVE,), order=1)
 
 
 @pytest.mark.parametrize("kind", ["whole", "lengths"])
 @pytest.mark.parametrize("fn", [joined, operators.mul], ids=["polynomial", "mul"])
 def test_second_derivatives(fn, kind):
-    check_grads(partial(reduce, kind, fn, identity=1.0 * (fn is not joined)), (FIVE,), order=2)
+    check_grads(
+        jax.jit(partial(reduce, kind, fn, identity=1.0 * (fn is not joined))), (FIVE,), order=2
+    )
 
 
 @every_kind
@@ -253,7 +255,7 @@ def test_affine_maps(kind):
     def run(a, b):
         return reduce(kind, operators.affine, (a, b))
 
-    check_grads(run, (FIVE, FIVE[::-1].copy()), order=1)
+    check_grads(jax.jit(run), (FIVE, FIVE[::-1].copy()), order=1)
 
 
 @pytest.mark.parametrize("kind", ["whole", "flags", "lengths"])
@@ -263,7 +265,7 @@ def test_products_of_matrices(kind):
     def run(x):
         return reduce(kind, matrix, x, identity=np.eye(2))
 
-    check_grads(run, (x,), order=1)
+    check_grads(jax.jit(run), (x,), order=1)
 
 
 @every_kind
@@ -302,7 +304,7 @@ def test_a_leaf_of_integers_beside_one_of_floats():
         number, total = reduce("flags", operators.add, (counts, x))
         return jnp.dot(total, number.astype(float))
 
-    np.testing.assert_array_equal(jax.grad(loss)(FIVE), [3, 3, 3, 7, 7])
+    np.testing.assert_array_equal(jax.jit(jax.grad(loss))(FIVE), [3, 3, 3, 7, 7])
     _, tangents = jax.jvp(jax.grad(loss), (FIVE,), (FIVE,))
     np.testing.assert_array_equal(tangents, np.zeros(5))
 
@@ -315,5 +317,5 @@ def test_gradients_under_vmap_of_a_custom_operator():
         y = jscan.reduce(joined, x, identity=0.0, segments=flags, num_segments=4)
         return jnp.sum(y**2)
 
-    actual = jax.vmap(slope, (None, 0))(FIVE, flags)
+    actual = jax.jit(jax.vmap(slope, (None, 0)))(FIVE, flags)
     np.testing.assert_allclose(actual, np.stack([slope(FIVE, f) for f in flags]), rtol=1e-14)

@@ -92,12 +92,13 @@ def cotangent_of(f):
 def test_what_is_linear_transposes_as_its_derivative(name):
     f = LINEAR[name]
     given = cotangent_of(f)
-    (expected,) = jax.vjp(f, X)[1](given)
+    (expected,), (compiled,) = jax.jit(
+        lambda c: (jax.vjp(f, X)[1](c), jax.linear_transpose(f, X)(c))
+    )(given)
     assert np.any(expected)
     (actual,) = jax.linear_transpose(f, X)(given)
-    np.testing.assert_allclose(actual, expected, rtol=1e-12)
-    (compiled,) = jax.jit(lambda c: jax.linear_transpose(f, X)(c))(given)
-    np.testing.assert_allclose(compiled, expected, rtol=1e-12)
+    for found in (actual, compiled):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", NOT_LINEAR)
@@ -215,7 +216,7 @@ def test_gradients_go_through_iterative_solvers(solver):
     def loss(b):
         return (solver(lambda v: jscan.linear_recurrence(a, v), b, tol=1e-12)[0] ** 2).sum()
 
-    np.testing.assert_allclose(jax.grad(loss)(x), [0.5, 1, 1.5, 5], rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(x), [0.5, 1, 1.5, 5], rtol=1e-6)
 
 
 def test_gradients_go_through_conjugate_gradients():
@@ -235,7 +236,7 @@ def test_gradients_go_through_conjugate_gradients():
     def dense(b):
         return (jnp.linalg.solve(matrix @ matrix.T, b) ** 2).sum()
 
-    np.testing.assert_allclose(jax.grad(loss)(x), jax.grad(dense)(x), rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(x), jax.jit(jax.grad(dense))(x), rtol=1e-6)
 
 
 def test_custom_linear_solve_transposes_its_operator():
@@ -256,7 +257,7 @@ def test_custom_linear_solve_transposes_its_operator():
     def direct(b):
         return jnp.sin(solve(matvec, b)).sum()
 
-    np.testing.assert_allclose(jax.grad(loss)(X), jax.grad(direct)(X), rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(X), jax.jit(jax.grad(direct))(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["recurrence-segmented", "distribute-segmented", "masked"])

@@ -67,8 +67,8 @@ def test_gradients(name, layout):
     check_totals(name, layout, gradient=True)
 
 
-LONG = 1024
-HEADS_OF_LONG = np.isin(np.arange(LONG), [3, 500, 512, 800, 1023])
+LONG = 512  # of which a device holds more than its totals
+HEADS_OF_LONG = np.isin(np.arange(LONG), [3, 250, 256, 400, 511])
 DIFFERENTIATED = {
     "cumprod": lambda x: jscan.cumprod(x),
     "cumlogsumexp": lambda x: jscan.cumlogsumexp(x, reverse=True),
@@ -94,7 +94,8 @@ def test_second_derivatives_move_totals(function, kind):
         return jax.grad(lambda x: jnp.sum(jnp.sin(function(x))))(x)
 
     def second(x):
-        return first(x), jax.grad(lambda x: jnp.sum(jnp.sin(first(x))))(x)
+        slopes, pull = jax.vjp(first, x)
+        return slopes, *pull(jnp.cos(slopes))
 
     x = np.random.default_rng(6).uniform(0.8, 0.99, LONG)
     mesh = mesh_of(8, kind=kind)

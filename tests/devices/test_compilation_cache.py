@@ -65,6 +65,7 @@ def test_programs_of_two_operators_differ_in_more_than_an_address(entries):
 @pytest.mark.usefixtures("cache")
 def test_each_operator_has_its_own_program():
     operand = placed(ROWS, mesh_of(8), None, "a")
+    gc.freeze()  # or what the tests before have left is walked through each time
     for number in range(8):
         function, expected = PAIRS[number % len(PAIRS)]
         found = jax.jit(lambda x, function=function: function(x, 1))(operand)

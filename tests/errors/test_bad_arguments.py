@@ -54,10 +54,11 @@ def complaint(
         return f"does not begin with the function: {message}"
     if not re.search(rf"\b{argument}\b", message):
         return f"does not name the argument: {message}"
-    last = traceback.extract_tb(raised.__traceback__)[-1]
-    line = linecache.getline(last.filename, last.lineno or 0)
-    if PACKAGE not in pathlib.Path(last.filename).parents or not line.strip().startswith("raise "):
-        return f"is raised by {last.filename}:{last.lineno}: {line}"
+    *_, (frame, number) = traceback.walk_tb(raised.__traceback__)
+    file = frame.f_code.co_filename
+    line = linecache.getline(file, number)
+    if PACKAGE not in pathlib.Path(file).parents or not line.strip().startswith("raise "):
+        return f"is raised by {file}:{number}: {line}"
     return None
 
 

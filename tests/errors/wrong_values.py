@@ -88,7 +88,9 @@ class Unhashable:
 
 # Arrays
 
-KEYS = jax.random.split(jax.random.key(0), 6)
+KEYS = jax.random.wrap_key_data(jnp.zeros((6, 2), jnp.uint32))
+KEY = jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32))
+SPARSE = sparse.BCOO((jnp.ones(1), jnp.zeros((1, 1), int)), shape=(6,))
 NO_ARRAYS: dict[str, Any] = {
     "a string": "abc",
     "bytes": b"abc",
@@ -103,7 +105,7 @@ NO_ARRAYS: dict[str, Any] = {
     "records": np.zeros(6, [("a", np.int32)]),
     "an array with a mask": np.ma.MaskedArray(np.ones(6, np.int32), FLAGS > 0),
     "a tangent of integers": np.zeros(6, jax.dtypes.float0),
-    "a sparse array": sparse.BCOO.fromdense(jnp.ones((6, 6))),
+    "a sparse array": SPARSE,
     "a shape": jax.ShapeDtypeStruct((6,), jnp.int32),
     "keys": KEYS,
 }
@@ -238,7 +240,7 @@ SWITCH = [
             "a dict": {},
             "a function": len,
             "an object": object(),
-            "a key": jax.random.key(0),
+            "a key": KEY,
             "a date": np.datetime64(1, "D"),
             "not a number": np.nan,
             "another number": 2,
@@ -344,7 +346,7 @@ IDENTITY = [
             "a function": len,
             "an object": object(),
             "a complex number": 1j,
-            "a key": jax.random.key(0),
+            "a key": KEY,
             "a shape": jax.ShapeDtypeStruct((), jnp.float32),
             "objects": np.array([None]),
             "strings": np.array(["a"]),
@@ -359,7 +361,7 @@ IDENTITY = [
             "a dict whose keys have no order": {1: 0.0, "a": 0.0},
             "None in a list": [None],
             "no leaves": (),
-            "a sparse array": sparse.BCOO.fromdense(jnp.ones(3)),
+            "a sparse array": SPARSE,
             "another shape": np.zeros(7, np.float32),
             "more axes": np.zeros((6, 3), np.float32),
         }
@@ -373,7 +375,7 @@ FILL = [
             "a dict": {},
             "a function": len,
             "an object": object(),
-            "a key": jax.random.key(0),
+            "a key": KEY,
             "a date": np.datetime64(1, "D"),
         }
     ),

@@ -6,7 +6,7 @@ which program is compiled, which takes half a second; so forms come from a finit
 told by their numbers. Data are values, heads and lengths, and take no compilation: hypothesis
 draws them freely, as seeds, densities and flavours.
 
-    JSCAN_FUZZ_EXAMPLES    the number of examples of all test_fuzz*.py together, 5000 if not set
+    JSCAN_FUZZ_EXAMPLES    the number of examples of all test_fuzz*.py together, 3000 if not set
 
 The pool grows with that number. Unset, the examples are the same in every run; where it is set they
 are random, and a failure prints the form, the data and the blob that repeats them (`pytest
@@ -39,7 +39,7 @@ from tests.cases import FLAG_DTYPES
 from tests.fuzz import operators as fuzz_operators
 
 PARTS = 50
-EXAMPLES = int(os.environ.get("JSCAN_FUZZ_EXAMPLES", "5000"))
+EXAMPLES = int(os.environ.get("JSCAN_FUZZ_EXAMPLES", "3000"))
 PER_PART = -(-EXAMPLES // PARTS)
 # Examples of one program: they take about as long as its compilation.
 PER_FORM = {"here": 50, "interpreted": 160, "gpu": 40, "devices": 20}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from typing import Any
 
 import jax
 import pytest
@@ -12,20 +13,19 @@ import jscan
 from tests.kernels.test_lowering import calls, cuda_program
 
 N = 5000
-CALLS = {
+ENCODE = partial(jscan.run_length_encode, size=70)
+DECODE = partial(jscan.run_length_decode, size=N)
+CALLS: dict[str, tuple[int, Any, list[tuple[int, ...]], list[str]]] = {
     "nonzero": (1, partial(jscan.nonzero, size=3000), [(N,)], ["bool"]),
     "nonzero of rows": (1, partial(jscan.nonzero, size=3000), [(50, 100)], ["uint8"]),
     "histogram": (0, partial(jscan.histogram, length=9), [(N,)], ["uint8"]),
     "partition": (2, jscan.partition, [(N,), (N,)], ["float32", "int8"]),
-    "run_length_encode": (1, partial(jscan.run_length_encode, size=70), [(N,)], ["int32"]),
-    "run_length_encode of floats": (
-        *(1, partial(jscan.run_length_encode, size=70), [(N,)], ["float32"]),
-    ),
-    "run_length_decode": (
-        *(2, partial(jscan.run_length_decode, size=N), [(300,), (300,)], ["float32", "int32"]),
-    ),
+    "run_length_encode": (1, ENCODE, [(N,)], ["int32"]),
+    "run_length_encode of floats": (1, ENCODE, [(N,)], ["float32"]),
+    "run_length_decode": (2, DECODE, [(300,), (300,)], ["float32", "int32"]),
     "unique_sorted": (1, partial(jscan.unique_sorted, size=70), [(N,)], ["uint16"]),
 }
+"""How many kernels run, the function, and its operands."""
 
 
 @pytest.mark.parametrize("name", CALLS)

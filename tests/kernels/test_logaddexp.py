@@ -19,9 +19,22 @@ def nothing(scan, leaves):
     return [jnp.full_like(x, np.nan if x.dtype.kind == "f" else 0) for x in leaves]
 
 
-@pytest.mark.parametrize("exclusive", [False, True])
-@pytest.mark.parametrize("segmented", [False, True])
-@pytest.mark.parametrize(("method", "shape"), [("block", (3, 52)), ("lookback", (2, 96))])
+@pytest.mark.parametrize(
+    ("method", "shape", "segmented", "exclusive"),
+    [
+        # By default half of the cases, which show every pair of values.
+        pytest.param(
+            method,
+            shape,
+            segmented,
+            exclusive,
+            marks=[pytest.mark.thorough] if (number + segmented + exclusive) % 2 else [],
+        )
+        for number, (method, shape) in enumerate((("block", (3, 52)), ("lookback", (2, 96))))
+        for segmented in (False, True)
+        for exclusive in (False, True)
+    ],
+)
 def test_ordinary_values_are_summed_as_exponentials(
     monkeypatch, method, shape, segmented, exclusive
 ):

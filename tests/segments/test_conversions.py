@@ -145,7 +145,7 @@ def test_vmap_builds_and_converts_rows(kind):
 @every_kind
 def test_vmap_of_a_batch_of_segments(kind):
     rows = np.stack([described(kind, lengths) for lengths in LENGTHS.values()]).reshape(2, 3, -1)
-    batch = jax.vmap(jax.vmap(lambda descriptor: build(kind, descriptor)))(rows)
+    batch = jax.jit(jax.vmap(jax.vmap(lambda descriptor: build(kind, descriptor))))(rows)
     outside = jax.jit(jax.vmap(jax.vmap(views), 0, 1))(batch)
     for i, lengths in enumerate(LENGTHS.values()):
         one = jax.tree.map(lambda form, i=i: form[i % 3, i // 3], outside)

@@ -41,6 +41,7 @@ def check(reduction, x, ids, num_segments, **options):
         reference.assert_equal(actual, expected)
 
 
+@pytest.mark.sweep
 @every_dtype
 def test_every_dtype(reduction, dtype):
     check(reduction, exact(reduction, (70, 2), dtype), IDS, COUNT)
@@ -173,8 +174,8 @@ def test_vmap(reduction, mapped):
     x, ids = exact(reduction, (3, 70, 2), "int32"), np.stack([IDS, IDS[::-1], np.sort(IDS)])
     axes = (0 if mapped != "ids" else None, 0 if mapped != "data" else None)
     given = (x if axes[0] == 0 else x[0], ids if axes[1] == 0 else ids[0])
-    plans = jax.vmap(OPAQUE)(given[1]) if axes[1] == 0 else OPAQUE(given[1])
-    found = jax.vmap(reduction.function, axes)(given[0], plans)
+    plans = jax.jit(jax.vmap(OPAQUE))(given[1]) if axes[1] == 0 else OPAQUE(given[1])
+    found = jax.jit(jax.vmap(reduction.function, axes))(given[0], plans)
     for row in range(3):
         own = [a[row] if axis == 0 else a for a, axis in zip(given, axes, strict=True)]
         reference.assert_equal(found[row], reduction.expected(*own, COUNT))
@@ -229,7 +230,7 @@ def test_derivatives_are_those_without_a_plan(reduction):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
     # reverse over reverse
     ours, theirs = (
-        jax.grad(lambda x, f=f: jnp.vdot(tangent, jax.grad(f)(x)))(x)
+        jax.jit(jax.grad(lambda x, f=f: jnp.vdot(tangent, jax.grad(f)(x))))(x)
         for f in (weigh(plan), weigh(IDS, COUNT))
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
@@ -289,9 +290,9 @@ def test_gather_of_no_segments():
 
 
 def test_plans_of_several_rows_gather_in_vmap_alone():
-    plans = jax.vmap(OPAQUE)(np.stack([IDS, IDS[::-1]]))
+    plans = jax.jit(jax.vmap(OPAQUE))(np.stack([IDS, IDS[::-1]]))
     values = np.arange(COUNT)
-    rows = jax.vmap(lambda plan: plan.gather(values))(plans)
+    rows = jax.jit(jax.vmap(lambda plan: plan.gather(values)))(plans)
     np.testing.assert_array_equal(rows[1], rows[0][::-1])
     with pytest.raises(ValueError, match=r"SegmentPlan\.gather: the plan's ids .* \(2, 70\)"):
         plans.gather(values)

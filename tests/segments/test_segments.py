@@ -152,10 +152,10 @@ def test_vmap_of_segments(kind):
         return constructor(row, total=10) if kind in ("lengths", "offsets") else constructor(row)
 
     expected = reference.scan(np.add, x, axis=1, flags=flags)
-    inside = jax.vmap(lambda x, row: jscan.cumsum(x, segments=build(row)))(x, data)
+    inside = jax.jit(jax.vmap(lambda x, row: jscan.cumsum(x, segments=build(row))))(x, data)
     reference.assert_equal(inside, expected)
-    batched = jax.vmap(build)(data)
-    outside = jax.vmap(lambda x, segments: jscan.cumsum(x, segments=segments))(x, batched)
+    batched = jax.jit(jax.vmap(build))(data)
+    outside = jax.jit(jax.vmap(lambda x, segments: jscan.cumsum(x, segments=segments)))(x, batched)
     reference.assert_equal(outside, expected)
 
 

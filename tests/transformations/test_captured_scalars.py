@@ -63,8 +63,10 @@ def test_reductions_of_segments():
 def test_vmap_over_the_scalar_and_over_both():
     scalars = jnp.arange(3, dtype=jnp.int32)
     each = [scan(int(k), jnp.asarray(X)) for k in scalars]
-    reference.assert_equal(jax.vmap(lambda k: scan(k, X))(scalars), np.stack(each))
-    one = jax.vmap(lambda k, row: jscan.associative_scan(join(k), row))(scalars, jnp.asarray(X))
+    reference.assert_equal(jax.jit(jax.vmap(lambda k: scan(k, X)))(scalars), np.stack(each))
+    one = jax.jit(jax.vmap(lambda k, row: jscan.associative_scan(join(k), row)))(
+        scalars, jnp.asarray(X)
+    )
     reference.assert_equal(one, np.stack([each[i][i] for i in range(3)]))
 
 

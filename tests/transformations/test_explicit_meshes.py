@@ -69,7 +69,7 @@ def gradient(f):
 
 def is_right(f, arrays, mesh, specs, *, eager=False, expected=None):
     """Whether a function of arrays that lie in a mesh gives what it gives without one."""
-    wanted = f(*arrays)
+    wanted = jax.jit(f)(*arrays)
     with jax.set_mesh(mesh):
         placed = [
             jax.device_put(x, NamedSharding(mesh, spec))

@@ -177,7 +177,7 @@ def check_vmap(axes, shapes, *, method="auto", indices_are_sorted=True):
         method=method,
     )
     expected = [sums(row(x, axes[0], i), row(ids, axes[1], i)) for i in range(3)]
-    reference.assert_equal(jax.vmap(run, axes)(x, ids), np.stack(expected))
+    reference.assert_equal(jax.jit(jax.vmap(run, axes))(x, ids), np.stack(expected))
 
 
 def test_vmap_with_shared_ids(engine):
@@ -214,7 +214,7 @@ def test_vmap_of_vmap(inner, outer, indices_are_sorted):
     def run(x, ids):
         return jscan.segment_sum(x, ids, 6, indices_are_sorted)
 
-    actual = jax.vmap(jax.vmap(run, inner), outer)(x, ids)
+    actual = jax.jit(jax.vmap(jax.vmap(run, inner), outer))(x, ids)
     for i, j in itertools.product(range(3), repeat=2):
         own = [
             v[tuple(k for k, axes in ((i, outer), (j, inner)) if axes[position] is not None)]
@@ -247,7 +247,7 @@ def test_vmap_of_leaves_and_descriptors(kind, axes, engine):
             method=engine.method,
         )
 
-    actual = jax.vmap(run, axes)(a, x, given)
+    actual = jax.jit(jax.vmap(run, axes))(a, x, given)
     for i in range(3):
         a_row, x_row, own = (row(v, d, i) for v, d in zip((a, x, given), axes, strict=True))
         heads = own if kind == "flags" else np.diff(own, prepend=own[:1])
@@ -263,7 +263,7 @@ def test_vmap_of_leaves_and_descriptors(kind, axes, engine):
 def test_vmap_of_whole_reductions(in_axis, axis, engine):
     elems = integers(3, 4, 5), integers(3, 4, 5, seed=1)
     run = partial(jscan.reduce, operators.affine, axis=axis, method=engine.method)
-    actual = jax.vmap(run, in_axis, 1)(elems)
+    actual = jax.jit(jax.vmap(run, in_axis, 1))(elems)
     for i in range(elems[0].shape[in_axis]):
         own = [np.take(leaf, i, in_axis) for leaf in elems]
         numbers = np.zeros(own[0].shape[axis], int)
@@ -286,7 +286,7 @@ def test_vmap_of_segments(axes, trailing, engine):
         segments = Segments.from_lengths(lengths, total=10)
         return jscan.reduce(operators.add, x, segments=segments, method=engine.method)
 
-    actual = jax.vmap(run, axes)(x, lengths)
+    actual = jax.jit(jax.vmap(run, axes))(x, lengths)
     for i in range(3):
         numbers = np.repeat(np.arange(3), row(lengths, axes[1], i))
         reference.assert_equal(actual[i], sums(row(x, axes[0], i), numbers, 3))
@@ -301,7 +301,7 @@ def test_vmap_of_an_operator_on_whole_arrays():
             jnp.matmul, elems, identity=jnp.eye(2, dtype=int), segments=flags, num_segments=4
         )
 
-    actual = jax.vmap(run)(elems, flags)
+    actual = jax.jit(jax.vmap(run))(elems, flags)
     for i in range(3):
         expected = reference.reduce_by_segments(
             np.matmul, elems[i], reference.numbers_of(flags[i]), 4, identity=np.eye(2)

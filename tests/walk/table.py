@@ -11,9 +11,10 @@ from jscan import networks, operators
 from tests.walk.compaction import COMPACTION
 from tests.walk.reductions import REDUCTIONS
 from tests.walk.scans import SCANS
+from tests.walk.statistics import STATISTICS
 from tests.walk.vectors import SEGMENTS, VECTORS
 
-TABLE = (*SCANS, *REDUCTIONS, *VECTORS, *COMPACTION, *SEGMENTS)
+TABLE = (*SCANS, *REDUCTIONS, *STATISTICS, *VECTORS, *COMPACTION, *SEGMENTS)
 
 # Public callables that take no arrays, so that nothing transforms them.
 NOT_TRANSFORMED = (

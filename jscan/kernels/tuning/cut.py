@@ -18,7 +18,8 @@ class Tuning:
     """The cut of a scan: rows, positions and lanes of a tile, warps a program, tiles a window.
 
     Reductions, and scans in two passes, read a tile in strips of so many positions; 0 stands for
-    the whole tile. A thread takes so many neighbouring lanes ``together``.
+    the whole tile. A thread takes so many neighbouring lanes ``together``. A tile that is ``held``
+    as it was read is scanned in strips of so many positions; 0 for one that is not.
     """
 
     length: int
@@ -28,6 +29,7 @@ class Tuning:
     rows: int = 1
     strip: int = 0
     together: int = 1
+    held: int = 0
 
     @property
     def strip_or_tile(self) -> int:
@@ -48,6 +50,7 @@ class Shape:
     equations: int  # of the operator: what one combination costs
     integers: bool = False  # whether all leaves are
     widened_sums: bool = False  # whether elements are added in a wider type than they are stored in
+    complex: bool = False  # whether a leaf is of complex numbers, which are two real leaves
     tile: Tuning | None = None  # the cut to take instead of a chosen one
 
     @classmethod
@@ -71,6 +74,7 @@ class Shape:
             integers=all(leaf.dtype.kind in "iub" for leaf in leaves),
             widened_sums=operator.out_avals[0].dtype.itemsize > leaves[0].dtype.itemsize
             and [e.primitive.name for e in operator.jaxpr.eqns] == ["add"],
+            complex=any(leaf.dtype.kind == "c" for leaf in leaves),
             tile=tile,
         )
 

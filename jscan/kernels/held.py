@@ -1,4 +1,4 @@
-"""Tiles of lanes that are held as they were read, and scanned behind what came before.
+"""Tiles that are held as they were read, and scanned strip by strip behind what came before.
 
     read      strip 0, 1, 2, ...    all that is held: an element takes the bytes that it has
     reduce    strip by strip ─► publish the aggregate ─► look back
@@ -26,7 +26,7 @@ from jscan.kernels.operator import commuting_identity
 from jscan.kernels.tile import Tile
 
 
-class Columns(OperatorAggregates):
+class HeldTile(OperatorAggregates):
     """A tile in strips of so many positions."""
 
     def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref], strip: int):
@@ -71,13 +71,24 @@ class Columns(OperatorAggregates):
 
 def _strips(tile: Tile, length: int) -> list[Tile]:
     """The tile in pieces of so many positions, of which some may lie behind the axis's end."""
-    count = tile.geometry.length // length
-    place = tile.cut(dataclasses.replace(tile.geometry, length=length))
+    g, count = tile.geometry, tile.geometry.length // length
+    place = tile.cut(dataclasses.replace(g, length=length))
     place.may_end = tile.may_end
-    first = tile.index * np.int32(count)
-    return [place.at(first + np.int32(k), inside=tile.inside) for k in range(count)]
+    # Cut from the front, a reversed scan's first tile has strips behind the end of the axis.
+    behind = g.tiles * count - place.geometry.tiles if g.from_front and g.reverse else 0
+    first = tile.index * np.int32(count) - np.int32(behind)
+    strips = [place.at(first + np.int32(k), inside=tile.inside) for k in range(count)]
+    for strip in strips:
+        strip.within_row = tile.within_row
+    return strips
 
 
-def suits(scan: Scan) -> bool:
-    """Whether a scan can be worked through so: not a sum of exponentials, which needs a maximum."""
-    return scan.geometry.lanes > 1 and not scan.linear and not scan.geometry.far
+def may_hold(scan: Scan, tile: Tile, strip: int) -> bool:
+    """Whether a tile can be worked through so.
+
+    Not under logaddexp, which is summed behind a maximum, nor where strips have no place of their
+    own, in front of a row or inside of a word.
+    """
+    g = scan.geometry
+    placed = strip % g.word == 0 and (tile.inside or not g.leads)
+    return strip > 0 and placed and not scan.linear and not g.far

@@ -1,4 +1,4 @@
-"""Tiles of lanes that are held as they were read, against a sequential loop."""
+"""Tiles that are held as they were read, against a sequential loop."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ by_kernel = pytest.mark.parametrize(
 # A last tile with whole strips behind the axis's end, one that ends inside of a strip, and none.
 every_shape = pytest.mark.parametrize("shape", [(200, 40), (131, 67), (128, 64), (70, 130)])
 TILES = (
-    tuning.Tuning(64, 64, warps=1, window=2, strip=16),
-    tuning.Tuning(96, 32, warps=1, window=4, strip=16),
-    tuning.Tuning(32, 128, warps=4, window=4, strip=8),
+    tuning.Tuning(64, 64, warps=1, window=2, held=16),
+    tuning.Tuning(96, 32, warps=1, window=4, held=16),
+    tuning.Tuning(32, 128, warps=4, window=4, held=8),
 )
 every_tile = pytest.mark.parametrize("tile", TILES, ids=lambda t: f"{t.length}x{t.lanes}")
 
@@ -61,6 +61,32 @@ def test_sums(strategy, reverse, exclusive, segmented, dtype, tile, shape):
     reference.assert_equal(run(strategy, tile, call, x), expected.astype(dtype))
 
 
+@pytest.mark.parametrize("shape", [(1, 4096), (1, 3001), (3, 1500), (9, 777), (2, 2051)])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "bfloat16", "float32"])
+@pytest.mark.parametrize(("reverse", "exclusive"), [(False, False), (True, False), (True, True)])
+@by_kernel
+def test_sums_of_rows(strategy, reverse, exclusive, dtype, shape):
+    x = np.asarray(jnp.asarray(np.random.default_rng(0).integers(0, 2, shape)).astype(dtype))
+    form: dict[str, Any] = {"axis": 1, "reverse": reverse, "exclusive": exclusive}
+
+    def call(x: Any) -> Any:
+        maxima = jscan.cummax(x, axis=1, reverse=reverse, method="lookback")
+        return maxima, jscan.cumsum(x % 7 if dtype == "int8" else x / 64, method="lookback", **form)
+
+    maxima, sums = run(strategy, tuning.Tuning(512, 1, 1, 32, strip=128, held=128), call, x)
+    wide = (x % 7 if dtype == "int8" else x / 64).astype(np.float64)
+    expected = reference.scan(np.add, wide, identity=0.0, **form)
+    if dtype == "int8":
+        reference.assert_equal(sums, expected.astype(np.int64).astype(np.int8))
+    else:
+        rounded = "float32" if dtype == "uint16" else dtype
+        error = np.abs(expected) * float(jnp.finfo(rounded).eps)
+        reference.assert_within(sums.astype(np.float64), expected, error)
+    flipped = np.flip(x, 1) if reverse else x
+    found = np.maximum.accumulate(flipped, axis=1)
+    reference.assert_equal(maxima, np.flip(found, 1) if reverse else found)
+
+
 @every_tile
 @pytest.mark.parametrize("reverse", [False, True])
 @by_kernel
@@ -76,6 +102,28 @@ def test_what_does_not_commute(strategy, reverse, tile):
         return jscan.linear_recurrence(a, b, axis=1, reverse=reverse, method="lookback")
 
     reference.assert_equal(run(strategy, tile, call, a, b), expected)
+
+
+@pytest.mark.parametrize("shape", [(2**23 + 5,), (2**22,), (100, 50257), (9, 2**20 + 1)])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "float16"])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.gpu
+def test_cuts_that_are_chosen_of_rows(reverse, dtype, shape):
+    x = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+    marks = (x == 7).astype(dtype)
+    form: dict[str, Any] = {"axis": -1, "reverse": reverse}
+    found = jax.jit(lambda x: jscan.cummax(x, **form))(x)
+    counted = jax.jit(lambda x: jscan.cumsum(x, **form))(marks if dtype != "float16" else marks / 8)
+    there = np.flip(x, -1) if reverse else x
+    expected = np.maximum.accumulate(there, axis=-1)
+    reference.assert_equal(np.asarray(found), np.flip(expected, -1) if reverse else expected)
+    there = np.flip(marks, -1) if reverse else marks
+    counts = np.cumsum(there.astype(np.int64), axis=-1)
+    counts = np.flip(counts, -1) if reverse else counts
+    if dtype == "float16":
+        reference.assert_within(np.asarray(counted).astype(np.float64), counts / 8, counts / 8192)
+    else:
+        reference.assert_equal(np.asarray(counted), counts.astype(dtype))
 
 
 @pytest.mark.parametrize(
@@ -106,8 +154,8 @@ def test_cuts_fit_what_they_are_cut_for():
     for width, leaves, segmented in ((1, 1, False), (2, 1, False), (2, 1, True), (8, 2, False)):
         for inner in (33, 63, 64, 65, 127, 128, 200, 256, 671, 899, 1023, 1024, 1280, 16381):
             shape = tuning.Shape(1, 2**20, inner, width, leaves, segmented, equations=1)
-            cut = tuning.columns(shape, tuning.lookback(shape))
-            if cut.strip:
-                assert cut.length % cut.strip == 0
+            cut = tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
+            if cut.held:
+                assert cut.length % cut.held == 0
                 assert cut.lanes <= 2 * inner
                 assert cut.window * cut.lanes >= 32 * cut.warps

@@ -1,0 +1,91 @@
+"""The choice of a cut for tiles that are held as they were read (`kernels.held`)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jscan.kernels.tuning.cut import Shape, Tuning, next_power_of_2
+
+STRIP = 16
+"""Positions of a strip of lanes."""
+LIGHT = 4
+"""Operators of more equations are not held: an element is combined three times, not twice."""
+
+
+def as_read(shape: Shape, chosen: Tuning, *, reverse: bool, exclusive: bool) -> Tuning:
+    """The tile that is held where that is faster than what was ``chosen``, else that."""
+    if shape.tile is not None or shape.equations > LIGHT or shape.complex or chosen.rows > 1:
+        return chosen
+    if shape.inner > 1:
+        held = _of_lanes(shape, chosen)
+    else:
+        held = _of_neighbours(shape, chosen, forward=not reverse, exclusive=exclusive)
+    return held if held.length < shape.n else chosen
+
+
+def _of_neighbours(shape: Shape, chosen: Tuning, *, forward: bool, exclusive: bool) -> Tuning:
+    """The tile of a row whose elements are neighbours in memory.
+
+    Of copy speed, as chosen and held (H200, 2026-11-23): uint8, 2^28, sum 0.67 and 0.82, reversed
+    0.62 and 0.73, maximum 0.59 and 0.68, reversed 0.58 and 0.77; int8 product 0.53 and 0.81,
+    exclusive sum 0.53 and 0.68; int16 sum 0.75 and 0.85, float16 sum 0.83 and 0.84, exclusive
+    bfloat16 0.78 and 0.76; float32 recurrence 0.79 and 0.91, reversed 1.01 and 0.94, bfloat16 0.68
+    and 0.76. Segmented tiles are slower held: uint8 0.52 and 0.46, float16 0.78 and 0.70.
+    """
+    few = shape.outer * shape.n < 2**22
+    if few or shape.segmented or chosen.warps > 1:
+        return chosen
+    of_one = shape.leaves == 1
+    if of_one and shape.width == 1:
+        return dataclasses.replace(chosen, length=8192, held=512)
+    if of_one and shape.width == 2 and shape.integers and not exclusive:
+        return dataclasses.replace(chosen, length=4096, held=1024)
+    if (shape.width, shape.leaves) == (4, 2):
+        return dataclasses.replace(chosen, length=2048, held=512)
+    if (shape.width, shape.leaves) == (8, 2) and forward:
+        return dataclasses.replace(chosen, length=2048, held=1024)
+    return chosen
+
+
+def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
+    """The tile of a row whose elements have other rows' between them in memory.
+
+    Of copy speed, as chosen and held (H200, 2026-11-23), the first axis of (100003, 1280) and
+    (2^21, 64): float16 sums 0.59 and 0.71, 0.39 and 0.51; int8 sums 0.33 and 0.49, 0.23 and 0.46,
+    but segmented 0.39 and 0.09. Of odd extents: float16 sums of (8197, 16381) 0.53 and 0.65, int8
+    0.33 and 0.54; float32 sums of (100001, 671) 0.58 and 0.64, recurrences 0.80 and 0.82, of (2001,
+    257, 257) 0.74 and 0.82, of (2^20, 64) 0.67 and 0.89.
+    """
+    if shape.inner < 33 or shape.segmented:
+        return chosen
+    cut = _narrow(shape) if shape.width < 4 else _wide(shape)
+    if cut is None:
+        return chosen
+    length, lanes, warps = cut
+    return dataclasses.replace(
+        chosen, length=length, lanes=lanes, warps=warps, window=4, held=STRIP
+    )
+
+
+def _narrow(shape: Shape) -> tuple[int, int, int] | None:
+    """Length, lanes and warps for elements of one or two bytes."""
+    if shape.leaves > 1 or shape.inner < 64:
+        return None
+    if shape.inner % (4 // shape.width) == 0:
+        if shape.width == 2:
+            return 128, 64, 1
+        lanes = min(256, next_power_of_2(shape.inner + 1) // 2)
+        return (256, 64, 1) if lanes == 64 else (128, lanes, lanes // 128)
+    if shape.inner < 1024:
+        return None
+    return (128, 128, 4) if shape.width == 2 else (128, 256, 4)
+
+
+def _wide(shape: Shape) -> tuple[int, int, int] | None:
+    """The same for elements of four bytes and more, on axes with few lanes."""
+    if shape.inner >= 900:
+        return None
+    if (shape.width, shape.leaves) == (8, 2):
+        return 96, 32, 1
+    sectors = shape.inner * shape.width % 32 != 0
+    return (128, 64, 2) if (shape.width, shape.leaves) == (4, 1) and sectors else None
