@@ -22,6 +22,8 @@ from jscan.scans import cummin as cummin
 from jscan.scans import cumprod as cumprod
 from jscan.scans import cumsum as cumsum
 from jscan.segments import Segments as Segments
+from jscan.sparse import csr_matmat as csr_matmat
+from jscan.sparse import csr_matvec as csr_matvec
 from jscan.vectors import distribute as distribute
 from jscan.vectors import enumerate as enumerate
 from jscan.vectors import pack as pack
@@ -35,6 +37,8 @@ __all__ = [
     "SegmentPlan",
     "Segments",
     "associative_scan",
+    "csr_matmat",
+    "csr_matvec",
     "cumlogsumexp",
     "cummax",
     "cummin",

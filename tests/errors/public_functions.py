@@ -13,6 +13,7 @@ import jscan
 from jscan import SegmentPlan, Segments, networks, operators
 from tests.errors import wrong_values as wrong
 from tests.errors.function import Function, Misuse
+from tests.errors.products import PRODUCTS
 from tests.errors.wrong_values import FLAGS, Wrong, X, values
 
 KNOWN = Segments.from_lengths(np.array([2, 0, 4]))
@@ -386,4 +387,4 @@ NETWORKS = (
     _count_of_network(networks.size),
     _count_of_network(networks.levels),
 )
-FUNCTIONS = (*SCANS, *REDUCTIONS, *VECTORS, *PARTS, *NETWORKS)
+FUNCTIONS = (*SCANS, *REDUCTIONS, *PRODUCTS, *VECTORS, *PARTS, *NETWORKS)
