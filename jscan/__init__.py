@@ -24,6 +24,9 @@ from jscan.scans import cumsum as cumsum
 from jscan.segments import Segments as Segments
 from jscan.sparse import csr_matmat as csr_matmat
 from jscan.sparse import csr_matvec as csr_matvec
+from jscan.statistics import segment_logsumexp as segment_logsumexp
+from jscan.statistics import segment_mean as segment_mean
+from jscan.statistics import segment_softmax as segment_softmax
 from jscan.vectors import distribute as distribute
 from jscan.vectors import enumerate as enumerate
 from jscan.vectors import pack as pack
@@ -51,9 +54,12 @@ __all__ = [
     "operators",
     "pack",
     "reduce",
+    "segment_logsumexp",
     "segment_max",
+    "segment_mean",
     "segment_min",
     "segment_prod",
+    "segment_softmax",
     "segment_sum",
     "split",
     "split_and_segment",

@@ -74,6 +74,10 @@ SIGNATURES = {
         "num_segments: 'int | None' = None, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'Any'"
     ),
+    "jscan.segment_logsumexp": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
     "jscan.segment_max": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
@@ -81,6 +85,10 @@ SIGNATURES = {
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
         "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_mean": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_min": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
@@ -97,6 +105,10 @@ SIGNATURES = {
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
         "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_softmax": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_sum": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "

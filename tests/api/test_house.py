@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 FLOORS = (
     "jscan",
     "sparse",
-    "scans recurrences reductions vectors networks by_ids",
+    "scans recurrences reductions statistics vectors networks",
+    "groups",
+    "by_ids",
     "orders",
     "dispatch programs",
     "division holes identities templates wires",

@@ -10,9 +10,10 @@ import jscan
 from jscan import networks, operators
 from tests.walk.reductions import REDUCTIONS
 from tests.walk.scans import SCANS
+from tests.walk.statistics import STATISTICS
 from tests.walk.vectors import SEGMENTS, VECTORS
 
-TABLE = (*SCANS, *REDUCTIONS, *VECTORS, *SEGMENTS)
+TABLE = (*SCANS, *REDUCTIONS, *STATISTICS, *VECTORS, *SEGMENTS)
 
 # Public callables that take no arrays, so that nothing transforms them.
 NOT_TRANSFORMED = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
-from benchmarks.cases.walk import reductions, scans, vectors
+from benchmarks.cases.walk import reductions, scans, statistics, vectors
 from benchmarks.cases.walk.calls import Drawn
 
 FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
@@ -14,6 +14,7 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "lambdas": (15, scans.draw_lambda),
     "linear_recurrence": (10, scans.draw_recurrence),
     "by ids": (11, reductions.draw_by_ids),
+    "statistics": (8, statistics.draw_statistic),
     "plans": (4, reductions.draw_plan),
     "reduce": (11, reductions.draw_reduce),
     "pack": (4, vectors.draw_pack),
