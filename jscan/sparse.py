@@ -14,11 +14,10 @@ from jscan.arguments.arrays import as_array, as_integers
 from jscan.arguments.descriptors import as_vector, bounds_of_offsets, is_known
 from jscan.arguments.scalars import as_count, as_switch
 from jscan.combine import accumulation_dtype
-from jscan.division import of_reduction
-from jscan.eager import NONE, compiled, elements
+from jscan.eager import NONE, UNFIT, compiled, elements
 from jscan.heads import as_bool
 from jscan.operators import Operator
-from jscan.segments import Segments
+from jscan.segments import Segments, can_be_read
 
 __all__ = ["csr_matmat", "csr_matvec"]
 
@@ -184,7 +183,11 @@ def _pair(caller: str, name: Any) -> Pair:
     raise kind(f"{caller}: operators must be one of {', '.join(map(repr, PAIRS))}; got {name!r}")
 
 
-@compiled(elements, elements, of_reduction, elements, str, str, bool, (int, NONE))
+def _untraced(rows: Segments) -> Any:
+    return rows if can_be_read(rows) else UNFIT
+
+
+@compiled(elements, elements, _untraced, elements, str, str, bool, (int, NONE))
 @meshes.automatic(lambda given: (given["x"], meshes.same))
 def _product(
     values: jax.Array,
