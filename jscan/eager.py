@@ -91,7 +91,7 @@ def compiled(*kinds: Kind) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
         @functools.wraps(function)
         def call(*arguments: Any) -> T:
-            if jax.config.jax_disable_jit:
+            if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
                 return function(*arguments)
             given = []
             for argument, kind in zip(arguments, kinds, strict=True):
