@@ -28,6 +28,8 @@ from jscan.scans import cummin as cummin
 from jscan.scans import cumprod as cumprod
 from jscan.scans import cumsum as cumsum
 from jscan.segments import Segments as Segments
+from jscan.sparse import csr_matmat as csr_matmat
+from jscan.sparse import csr_matvec as csr_matvec
 from jscan.statistics import segment_logsumexp as segment_logsumexp
 from jscan.statistics import segment_mean as segment_mean
 from jscan.statistics import segment_softmax as segment_softmax
@@ -44,6 +46,8 @@ __all__ = [
     "SegmentPlan",
     "Segments",
     "associative_scan",
+    "csr_matmat",
+    "csr_matvec",
     "cumlogsumexp",
     "cummax",
     "cummin",

@@ -13,6 +13,16 @@ SIGNATURES = {
         "axis: 'int' = 0, *, exclusive: 'bool' = False, identity: 'Any' = None, "
         "segments: 'Any' = None, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'Any'"
     ),
+    "jscan.csr_matmat": (
+        "(values: 'Any', indices: 'Any', offsets: 'Any', x: 'Any', *, "
+        "operators: 'str' = 'sum-product', transpose: 'bool' = False, "
+        "length: 'int | None' = None) -> 'jax.Array'"
+    ),
+    "jscan.csr_matvec": (
+        "(values: 'Any', indices: 'Any', offsets: 'Any', x: 'Any', *, "
+        "operators: 'str' = 'sum-product', transpose: 'bool' = False, "
+        "length: 'int | None' = None) -> 'jax.Array'"
+    ),
     "jscan.cumlogsumexp": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
         "exclusive: 'bool' = False, segments: 'Any' = None, "

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 FLOORS = (
     "jscan",
+    "sparse",
     "scans recurrences reductions statistics vectors compaction runs networks",
     "groups",
     "by_ids",
