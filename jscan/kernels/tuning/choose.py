@@ -169,7 +169,8 @@ def _full(shape: Shape) -> Rule:
     many_rows = shape.outer >= device().many_rows and shape.leaves == 2
     # Masks of words take registers: int8 sums of (2560, 50257) 0.66 of copy speed with 4096 places,
     # 0.55 with 8192; by affine 0.80 with 1024, 0.68 with 2048 (H200, 2026-11-23).
-    if many_rows or by_words(shape):
+    by_words = shape.uneven and suits_words(shape)
+    if many_rows or by_words:
         return dataclasses.replace(rule, length=max(rule.length // 2, 256))
     return rule
 
@@ -193,11 +194,6 @@ def suits_words(shape: Shape) -> bool:
     light = shape.outer > 1 or shape.equations == 1
     plain = shape.leaves == 1 and shape.width >= 4 and not shape.segmented and light
     return shape.inner == 1 and not plain
-
-
-def by_words(shape: Shape) -> bool:
-    """Whether rows begin inside of words, and suit tiles that are cut along these."""
-    return shape.n % (16 // min(shape.width, 16)) != 0 and suits_words(shape)
 
 
 def _beside_lanes(shape: Shape) -> Tuning:

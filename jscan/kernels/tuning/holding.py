@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from jscan import extent
-from jscan.kernels.tuning import choose
 from jscan.kernels.tuning.cut import Shape, Tuning, next_power_of_2
 
 STRIP = 16
@@ -40,7 +39,7 @@ def _of_neighbours(shape: Shape, chosen: Tuning, *, forward: bool, exclusive: bo
     """
     few = shape.outer * shape.n < 2**22
     # Tiles with places in front of a row are not held.
-    leads = shape.outer > 1 and choose.by_words(shape)
+    leads = shape.outer > 1 and shape.uneven
     if few or leads or shape.segmented or chosen.warps > 1:
         return chosen
     of_one = shape.leaves == 1
