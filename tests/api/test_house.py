@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 FLOORS = (
     "jscan",
-    "scans recurrences reductions statistics vectors networks",
+    "sparse",
+    "scans recurrences reductions statistics vectors compaction runs networks",
     "groups",
     "by_ids",
     "orders",
