@@ -171,7 +171,8 @@ def partition(x: Any, signs: Any, axis: int = 0) -> tuple[Any, jax.Array]:
       ValueError: ``axis``, a length or the shape of ``signs`` does not fit, or the axis has 2^31
         elements or more.
 
-    Two scans, a scatter of the order and a gather.
+    Two scans, each of which writes an order, a gather of one order in the other, and one of ``x``:
+    two passes of a radix sort.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), the three-way "split" of
     quicksort.

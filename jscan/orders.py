@@ -69,19 +69,17 @@ def split_heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
 def partition_order(signs: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
     """The place from which each element comes where negative signs go first and positive last.
 
-    And how many elements are negative, zero and positive, along the axis.
+    And how many elements are negative, zero and positive, along the axis. Positive elements move
+    behind all others, and of what is there then, negative ones before all others.
     """
     zero = lax.full_like(signs, 0)
-    is_negative, is_zero = lax.lt(signs, zero), lax.eq(signs, zero)
-    negative_before = primitives.rank(is_negative, axis=axis, emit="before")
-    zero_before = primitives.rank(is_zero, axis=axis, emit="before")
+    is_negative, is_positive = lax.lt(signs, zero), lax.gt(signs, zero)
+    order = primitives.rank(is_positive, axis=axis, emit="order")
+    others = ~take(is_negative, order, axis)
+    order = take(order, primitives.rank(others, axis=axis, emit="order"), axis)
     negative = jnp.sum(is_negative, axis, keepdims=True, dtype=jnp.int32)
-    zeros = jnp.sum(is_zero, axis, keepdims=True, dtype=jnp.int32)
-    element = lax.broadcasted_iota(jnp.int32, signs.shape, axis)
-    behind = negative + zeros + element - negative_before - zero_before
-    place = jnp.where(is_zero, negative + zero_before, behind)
-    order = _inverse(jnp.where(is_negative, negative_before, place), axis)
-    positive = np.int32(signs.shape[axis]) - negative - zeros
+    positive = jnp.sum(is_positive, axis, keepdims=True, dtype=jnp.int32)
+    zeros = np.int32(signs.shape[axis]) - negative - positive
     return order, lax.concatenate([negative, zeros, positive], axis)
 
 
