@@ -53,7 +53,7 @@ def split_order(mask: jax.Array, flags: jax.Array, axis: int) -> jax.Array:
     true_before = count_before(mask, flags, axis=axis, reverse=False)
     false_behind = count_before(~mask, flags, axis=axis, reverse=True)
     element = lax.broadcasted_iota(jnp.int32, mask.shape, axis)
-    return _inverse(jnp.where(mask, element + false_behind, element - true_before), axis)
+    return inverse(jnp.where(mask, element + false_behind, element - true_before), axis)
 
 
 def split_heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
@@ -75,7 +75,7 @@ def take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:
     return jnp.take_along_axis(x, order, axis, mode="promise_in_bounds")
 
 
-def _inverse(place: jax.Array, axis: int) -> jax.Array:
+def inverse(place: jax.Array, axis: int) -> jax.Array:
     """The permutation along an axis that undoes ``place``."""
 
     def inverse_of_row(place: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 FLOORS = (
     "jscan",
-    "scans recurrences reductions statistics vectors networks",
+    "scans recurrences reductions selections statistics vectors networks",
     "groups",
     "by_ids",
     "orders",
