@@ -6,6 +6,9 @@ from jscan import versions as versions  # first, to raise for a jax that is too 
 from jscan import networks as networks
 from jscan import operators as operators
 from jscan import rules as rules  # tells JAX the rules of the primitives
+from jscan.compaction import histogram as histogram
+from jscan.compaction import nonzero as nonzero
+from jscan.compaction import partition as partition
 from jscan.engines import engine as engine
 from jscan.plans import SegmentPlan as SegmentPlan
 from jscan.programs import triton_source as triton_source
@@ -15,6 +18,9 @@ from jscan.reductions import segment_max as segment_max
 from jscan.reductions import segment_min as segment_min
 from jscan.reductions import segment_prod as segment_prod
 from jscan.reductions import segment_sum as segment_sum
+from jscan.runs import run_length_decode as run_length_decode
+from jscan.runs import run_length_encode as run_length_encode
+from jscan.runs import unique_sorted as unique_sorted
 from jscan.scans import associative_scan as associative_scan
 from jscan.scans import cumlogsumexp as cumlogsumexp
 from jscan.scans import cummax as cummax
@@ -26,6 +32,8 @@ from jscan.selections import segment_argmax as segment_argmax
 from jscan.selections import segment_argmin as segment_argmin
 from jscan.selections import segment_sort as segment_sort
 from jscan.selections import segment_top_k as segment_top_k
+from jscan.sparse import csr_matmat as csr_matmat
+from jscan.sparse import csr_matvec as csr_matvec
 from jscan.statistics import segment_logsumexp as segment_logsumexp
 from jscan.statistics import segment_mean as segment_mean
 from jscan.statistics import segment_norm as segment_norm
@@ -43,6 +51,8 @@ __all__ = [
     "SegmentPlan",
     "Segments",
     "associative_scan",
+    "csr_matmat",
+    "csr_matvec",
     "cumlogsumexp",
     "cummax",
     "cummin",
@@ -50,11 +60,16 @@ __all__ = [
     "cumsum",
     "distribute",
     "engine",
+    "histogram",
     "linear_recurrence",
     "networks",
+    "nonzero",
     "operators",
     "pack",
+    "partition",
     "reduce",
+    "run_length_decode",
+    "run_length_encode",
     "segment_argmax",
     "segment_argmin",
     "segment_logsumexp",
@@ -70,6 +85,7 @@ __all__ = [
     "split",
     "split_and_segment",
     "triton_source",
+    "unique_sorted",
 ]
 
 

@@ -66,6 +66,25 @@ def split_heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
     return as_bool(flags) | first | change
 
 
+def partition_order(signs: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
+    """The place from which each element comes where negative signs go first and positive last.
+
+    And how many elements are negative, zero and positive, along the axis.
+    """
+    zero = lax.full_like(signs, 0)
+    is_negative, is_zero = lax.lt(signs, zero), lax.eq(signs, zero)
+    negative_before = primitives.rank(is_negative, axis=axis, emit="before")
+    zero_before = primitives.rank(is_zero, axis=axis, emit="before")
+    negative = jnp.sum(is_negative, axis, keepdims=True, dtype=jnp.int32)
+    zeros = jnp.sum(is_zero, axis, keepdims=True, dtype=jnp.int32)
+    element = lax.broadcasted_iota(jnp.int32, signs.shape, axis)
+    behind = negative + zeros + element - negative_before - zero_before
+    place = jnp.where(is_zero, negative + zero_before, behind)
+    order = inverse(jnp.where(is_negative, negative_before, place), axis)
+    positive = np.int32(signs.shape[axis]) - negative - zeros
+    return order, lax.concatenate([negative, zeros, positive], axis)
+
+
 def take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:
     """``x`` in an order, which is a permutation of the axis or of each of its rows."""
     if order.ndim == 1:
@@ -73,6 +92,17 @@ def take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:
         taken = moved.at[order].get(mode="promise_in_bounds", unique_indices=True)
         return jnp.moveaxis(taken, 0, axis)
     return jnp.take_along_axis(x, order, axis, mode="promise_in_bounds")
+
+
+def take_marked(rows: jax.Array, places: jax.Array, fill: jax.Array) -> jax.Array:
+    """The rows at places that ascend, and ``fill`` where a place is behind the last row."""
+    n = rows.shape[0]
+    if n == 0:
+        return jnp.full((places.shape[0], *rows.shape[1:]), fill)
+    inside = jnp.minimum(places, n - 1)
+    taken = rows.at[inside].get(mode="promise_in_bounds", indices_are_sorted=True)
+    there = lax.expand_dims(places < n, range(1, rows.ndim))
+    return jnp.where(jnp.broadcast_to(there, taken.shape), taken, fill)
 
 
 def inverse(place: jax.Array, axis: int) -> jax.Array:

@@ -13,6 +13,16 @@ SIGNATURES = {
         "axis: 'int' = 0, *, exclusive: 'bool' = False, identity: 'Any' = None, "
         "segments: 'Any' = None, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'Any'"
     ),
+    "jscan.csr_matmat": (
+        "(values: 'Any', indices: 'Any', offsets: 'Any', x: 'Any', *, "
+        "operators: 'str' = 'sum-product', transpose: 'bool' = False, "
+        "length: 'int | None' = None) -> 'jax.Array'"
+    ),
+    "jscan.csr_matvec": (
+        "(values: 'Any', indices: 'Any', offsets: 'Any', x: 'Any', *, "
+        "operators: 'str' = 'sum-product', transpose: 'bool' = False, "
+        "length: 'int | None' = None) -> 'jax.Array'"
+    ),
     "jscan.cumlogsumexp": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
         "exclusive: 'bool' = False, segments: 'Any' = None, "
@@ -48,21 +58,32 @@ SIGNATURES = {
         "(mask: 'Any', axis: 'int' = 0, *, reverse: 'bool' = False, "
         "segments: 'Any' = None) -> 'jax.Array'"
     ),
+    "jscan.histogram": "(keys: 'Any', length: 'int') -> 'jax.Array'",
     "jscan.linear_recurrence": (
         "(a: 'Any', b: 'Any', h0: 'Any' = None, *, axis: 'int' = 0, "
         "reverse: 'bool' = False, segments: 'Any' = None, "
         "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.networks": "module",
+    "jscan.nonzero": (
+        "(mask: 'Any', *, size: 'int', fill_value: 'Any' = 0) -> 'tuple[jax.Array, ...]'"
+    ),
     "jscan.operators": "module",
     "jscan.pack": (
         "(x: 'Any', mask: 'Any', *, size: 'int | None' = None, fill_value: 'Any' = 0) -> 'Any'"
     ),
+    "jscan.partition": "(x: 'Any', signs: 'Any', axis: 'int' = 0) -> 'tuple[Any, jax.Array]'",
     "jscan.reduce": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
         "identity: 'Any' = None, segments: 'Any' = None, "
         "num_segments: 'int | None' = None, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'Any'"
+    ),
+    "jscan.run_length_decode": (
+        "(values: 'Any', lengths: 'Any', *, size: 'int', fill_value: 'Any' = 0) -> 'jax.Array'"
+    ),
+    "jscan.run_length_encode": (
+        "(x: 'Any', *, size: 'int') -> 'tuple[jax.Array, jax.Array, jax.Array]'"
     ),
     "jscan.segment_argmax": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
@@ -134,6 +155,9 @@ SIGNATURES = {
     ),
     "jscan.triton_source": (
         "(fn: 'Callable[..., Any]', /, *args: 'Any', ptx: 'bool' = False, **kwargs: 'Any') -> 'str'"
+    ),
+    "jscan.unique_sorted": (
+        "(x: 'Any', *, size: 'int', fill_value: 'Any' = 0) -> 'tuple[jax.Array, jax.Array]'"
     ),
     "jscan.networks.brent_kung": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "

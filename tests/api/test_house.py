@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 FLOORS = (
     "jscan",
-    "scans recurrences reductions selections statistics vectors networks",
+    "sparse",
+    "scans recurrences reductions selections statistics vectors compaction runs networks",
     "groups",
     "by_ids",
     "orders",

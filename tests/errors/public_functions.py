@@ -13,7 +13,9 @@ import jscan
 from jscan import SegmentPlan, Segments, networks, operators
 from tests.errors import wrong_values as wrong
 from tests.errors.by_segment import BY_SEGMENT
+from tests.errors.compaction_functions import COMPACTION
 from tests.errors.function import Function, Misuse
+from tests.errors.products import PRODUCTS
 from tests.errors.wrong_values import FLAGS, Wrong, X, values
 
 KNOWN = Segments.from_lengths(np.array([2, 0, 4]))
@@ -332,4 +334,4 @@ NETWORKS = (
     _count_of_network(networks.size),
     _count_of_network(networks.levels),
 )
-FUNCTIONS = (*SCANS, *REDUCTIONS, *BY_SEGMENT, *VECTORS, *PARTS, *NETWORKS)
+FUNCTIONS = (*SCANS, *REDUCTIONS, *BY_SEGMENT, *PRODUCTS, *VECTORS, *COMPACTION, *PARTS, *NETWORKS)
