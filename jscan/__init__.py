@@ -28,10 +28,15 @@ from jscan.scans import cummin as cummin
 from jscan.scans import cumprod as cumprod
 from jscan.scans import cumsum as cumsum
 from jscan.segments import Segments as Segments
+from jscan.selections import segment_argmax as segment_argmax
+from jscan.selections import segment_argmin as segment_argmin
+from jscan.selections import segment_sort as segment_sort
+from jscan.selections import segment_top_k as segment_top_k
 from jscan.sparse import csr_matmat as csr_matmat
 from jscan.sparse import csr_matvec as csr_matvec
 from jscan.statistics import segment_logsumexp as segment_logsumexp
 from jscan.statistics import segment_mean as segment_mean
+from jscan.statistics import segment_norm as segment_norm
 from jscan.statistics import segment_softmax as segment_softmax
 from jscan.vectors import distribute as distribute
 from jscan.vectors import enumerate as enumerate
@@ -65,13 +70,18 @@ __all__ = [
     "reduce",
     "run_length_decode",
     "run_length_encode",
+    "segment_argmax",
+    "segment_argmin",
     "segment_logsumexp",
     "segment_max",
     "segment_mean",
     "segment_min",
+    "segment_norm",
     "segment_prod",
     "segment_softmax",
+    "segment_sort",
     "segment_sum",
+    "segment_top_k",
     "split",
     "split_and_segment",
     "triton_source",

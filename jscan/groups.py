@@ -15,7 +15,7 @@ from jax import lax
 from jscan import by_ids, heads, meshes, operators, plans, primitives
 from jscan.arguments import arrays, choices, descriptors, scalars
 from jscan.derivatives.recurrence import sum_of
-from jscan.eager import compiled, elements
+from jscan.eager import compiled, elements, tree
 from jscan.plans import SegmentPlan
 from jscan.segments import Segments
 
@@ -97,10 +97,13 @@ def apply(
     indices_are_sorted: Any,
     method: Any = "auto",
     dimensions: meshes.Dimensions = meshes.same,
+    options: tuple[Any, ...] = (),
+    others: Any = None,
 ) -> Any:
-    """``function`` of the checked data and its `Groups`.
+    """``function`` of the checked data and its `Groups`, then the ``options``, which are static.
 
-    Results are laid out in a mesh as ``data`` is in the ``dimensions``.
+    Results are laid out in a mesh as ``data`` is in the ``dimensions``. Where there is a pytree of
+    ``others``, whose leaves have the dimensions of ``data`` in front, it is the last argument.
     """
     if isinstance(segment_ids, Segments):
         num_segments = _count_of(caller, num_segments, segment_ids)
@@ -111,7 +114,7 @@ def apply(
         ids = arrays.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
         num_segments = descriptors.count_segments(caller, num_segments, ids)
     given = data, segment_ids, num_segments, indices_are_sorted, method
-    return _apply(caller, function, takes, dimensions, *given)
+    return _apply(caller, function, takes, dimensions, *given, options, others)
 
 
 _FUNCTION = (type(lambda: None),)
@@ -119,7 +122,7 @@ _FUNCTION = (type(lambda: None),)
 
 @compiled(
     *(str, _FUNCTION, _FUNCTION, _FUNCTION),
-    *(elements, by_ids.known_ids, int, bool, str),
+    *(elements, by_ids.known_ids, int, bool, str, tuple, tree),
 )
 def _apply(
     caller: str,
@@ -131,12 +134,15 @@ def _apply(
     num_segments: Any,
     indices_are_sorted: Any,
     method: Any,
+    options: tuple[Any, ...],
+    others: Any,
 ) -> Any:
     """The same of segments by ids or by a plan."""
     choices.check_method(caller, method)
     plan = segment_ids if isinstance(segment_ids, SegmentPlan) else None
-    given = segment_ids if plan is None else plan.ids
-    ids = arrays.as_integers(caller, "segment_ids", given, allow_bool=False)
+    if plan is not None:
+        segment_ids = plan.ids
+    ids = arrays.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
     array = by_ids.one_for_each_id(caller, arrays.as_array(caller, "data", data), ids)
     if not takes(array.dtype):
         raise TypeError(f"{caller}: data has dtype {array.dtype}, which it does not take")
@@ -152,10 +158,14 @@ def _apply(
         by_ids.check_suits_kernels(caller, f"method={method!r}", None, orders)
     numbers = jnp.asarray(descriptors.narrow_numbers(ids, count))
 
-    def run(array: jax.Array, ids: jax.Array, plan: SegmentPlan | None) -> Any:
-        return function(array, Groups(ids, plan, count, is_sorted, method))
+    more = jax.tree.leaves(others)
 
-    return meshes.automatically(run, array, numbers, plan, like=[array], dimensions=dimensions)
+    def run(array: jax.Array, ids: jax.Array, plan: SegmentPlan | None, others: Any) -> Any:
+        behind = options if others is None else (*options, others)
+        return function(array, Groups(ids, plan, count, is_sorted, method), *behind)
+
+    given = array, numbers, plan, others
+    return meshes.automatically(run, *given, like=[array, *more], dimensions=dimensions)
 
 
 def _count_of(caller: str, num_segments: Any, segments: Segments) -> int:

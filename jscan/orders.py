@@ -53,7 +53,7 @@ def split_order(mask: jax.Array, flags: jax.Array, axis: int) -> jax.Array:
     true_before = count_before(mask, flags, axis=axis, reverse=False)
     false_behind = count_before(~mask, flags, axis=axis, reverse=True)
     element = lax.broadcasted_iota(jnp.int32, mask.shape, axis)
-    return _inverse(jnp.where(mask, element + false_behind, element - true_before), axis)
+    return inverse(jnp.where(mask, element + false_behind, element - true_before), axis)
 
 
 def split_heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
@@ -103,7 +103,7 @@ def take_marked(rows: jax.Array, places: jax.Array, fill: jax.Array) -> jax.Arra
     return jnp.where(jnp.broadcast_to(there, taken.shape), taken, fill)
 
 
-def _inverse(place: jax.Array, axis: int) -> jax.Array:
+def inverse(place: jax.Array, axis: int) -> jax.Array:
     """The permutation along an axis that undoes ``place``."""
 
     def inverse_of_row(place: jax.Array) -> jax.Array:

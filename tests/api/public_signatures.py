@@ -85,6 +85,14 @@ SIGNATURES = {
     "jscan.run_length_encode": (
         "(x: 'Any', *, size: 'int') -> 'tuple[jax.Array, jax.Array, jax.Array]'"
     ),
+    "jscan.segment_argmax": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_argmin": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
     "jscan.segment_logsumexp": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
@@ -109,6 +117,10 @@ SIGNATURES = {
         "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'jax.Array'"
     ),
+    "jscan.segment_norm": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
     "jscan.segment_prod": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
@@ -121,6 +133,10 @@ SIGNATURES = {
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
     ),
+    "jscan.segment_sort": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, payload: 'Any' = None) -> 'Any'"
+    ),
     "jscan.segment_sum": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
@@ -128,6 +144,10 @@ SIGNATURES = {
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
         "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_top_k": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, k: 'int') -> 'tuple[jax.Array, jax.Array]'"
     ),
     "jscan.split": "(x: 'Any', mask: 'Any', axis: 'int' = 0) -> 'Any'",
     "jscan.split_and_segment": (

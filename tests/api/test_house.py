@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 FLOORS = (
     "jscan",
     "sparse",
-    "scans recurrences reductions statistics vectors compaction runs networks",
+    "scans recurrences reductions selections statistics vectors compaction runs networks",
     "groups",
     "by_ids",
     "orders",

@@ -17,7 +17,7 @@ import jscan
 PUBLIC_MODULES = [
     "jscan",
     *(f"jscan.{name}" for name in ("networks", "operators", "recurrences", "reductions")),
-    *(f"jscan.{name}" for name in ("compaction", "runs", "scans", "segments")),
+    *(f"jscan.{name}" for name in ("compaction", "runs", "scans", "segments", "selections")),
     *(f"jscan.{name}" for name in ("statistics", "vectors")),
 ]
 every_module = pytest.mark.parametrize("name", PUBLIC_MODULES)

@@ -64,9 +64,19 @@ def _reduction(call: Callable[..., Any], elements: list[Wrong]) -> Function:
     )
 
 
-def _statistic(call: Callable[..., Any], elements: list[Wrong]) -> Function:
-    """A function of the elements of each segment."""
+METHOD = {"method": "auto"}, {"method": wrong.METHOD}
+PAYLOAD = {"payload": X}, {"payload": [one for one in wrong.LEAVES if one.label != "None"]}
+K = {"k": 2}, {"k": [*wrong.OPTIONAL_COUNT, *wrong.NONE]}
+
+
+def _statistic(
+    call: Callable[..., Any],
+    elements: list[Wrong],
+    how: tuple[dict[str, Any], dict[str, list[Wrong]]] = METHOD,
+) -> Function:
+    """A function of the elements of each segment, its last argument given and given wrongly."""
     ids = np.cumsum(FLAGS)
+    valid, mistakes = how
     return Function(
         call.__name__,
         call,
@@ -75,21 +85,25 @@ def _statistic(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "segment_ids": ids,
             "num_segments": 3,
             "indices_are_sorted": True,
-            "method": "auto",
+            **valid,
         },
         {
             "data": [*wrong.NUMBERS, *elements, *wrong.FIVE_ROWS],
             "segment_ids": wrong.IDS,
             "num_segments": wrong.OPTIONAL_COUNT,
             "indices_are_sorted": wrong.SWITCH,
-            "method": wrong.METHOD,
+            **mistakes,
         },
         (
-            Misuse(
-                "a kernel for ids in any order",
-                "indices_are_sorted",
-                ValueError,
-                {"indices_are_sorted": False, "method": "lookback"},
+            *(
+                Misuse(
+                    "a kernel for ids in any order",
+                    "indices_are_sorted",
+                    ValueError,
+                    {"indices_are_sorted": False, "method": "lookback"},
+                )
+                for name in valid
+                if name == "method"
             ),
             Misuse(
                 "another number than the plan's",
@@ -121,4 +135,9 @@ BY_SEGMENT = (
     _statistic(jscan.segment_mean, []),
     _statistic(jscan.segment_logsumexp, wrong.COMPLEX),
     _statistic(jscan.segment_softmax, wrong.COMPLEX),
+    _statistic(jscan.segment_norm, []),
+    _statistic(jscan.segment_argmax, wrong.COMPLEX),
+    _statistic(jscan.segment_argmin, wrong.COMPLEX),
+    _statistic(jscan.segment_sort, [], PAYLOAD),
+    _statistic(jscan.segment_top_k, wrong.COMPLEX, K),
 )

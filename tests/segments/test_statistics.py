@@ -57,9 +57,12 @@ class Statistic:
         by = given or (ids, num_segments)
         actual = self.function(x, *by, **how)
         dtype = np.asarray(x).dtype
+        if is_of_parts := self.name == "segment_norm" and dtype.kind == "c":
+            dtype = np.asarray(x).real.dtype
         inexact = jnp.issubdtype(dtype, jnp.inexact)
         assert actual.dtype == (dtype if inexact else jnp.asarray(1.0).dtype)
         expected = self.expected(x, ids, num_segments)
+        expected = expected.real if is_of_parts else expected
         finite = np.abs(expected[np.isfinite(expected)])
         eps = float(jnp.finfo(actual.dtype).eps)
         reference.assert_within(actual, expected, 30 * eps * max(1.0, finite.max(initial=0.0)))
@@ -67,6 +70,10 @@ class Statistic:
 
 def _mean(x: Any) -> Any:
     return sum(x) / len(x)
+
+
+def _norm(x: Any) -> Any:
+    return np.sqrt(sum(np.abs(x) ** 2))
 
 
 def _logsumexp(x: Any) -> Any:
@@ -80,9 +87,10 @@ def _softmax(x: Any) -> Any:
 
 
 MEAN = Statistic("segment_mean", _mean, (*NUMBERS, "bool"))
+NORM = Statistic("segment_norm", _norm, (*NUMBERS, "bool"))
 LOGSUMEXP = Statistic("segment_logsumexp", _logsumexp, (*REAL, "bool"), empty=-np.inf)
 SOFTMAX = Statistic("segment_softmax", _softmax, (*REAL, "bool"), each=True)
-STATISTICS = (MEAN, LOGSUMEXP, SOFTMAX)
+STATISTICS = (MEAN, NORM, LOGSUMEXP, SOFTMAX)
 
 every_statistic = pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: s.name)
 every_dtype = pytest.mark.parametrize(
@@ -340,6 +348,6 @@ def test_other_dtypes_are_named(statistic):
     wrong = jax.random.key(0)
     with pytest.raises(TypeError, match="data"):
         statistic.function(wrong, np.zeros(1, int), 1)
-    if statistic is not MEAN:
+    if statistic not in (MEAN, NORM):
         with pytest.raises(TypeError, match="data has dtype complex64"):
             statistic.function(drawn((70,), "complex64"), IDS, COUNT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -30,10 +30,30 @@ class Statistic:
     empty: float = 0.0
     each: bool = False
     linear: bool = False
+    keeps: bool = False  # dropped elements are what they were
+    counts: bool = False  # results are places
 
 
 def _mean(xp: Any, x: Any, members: Any) -> Any:
     return xp.sum(xp.where(members, x, 0), 0) / xp.sum(xp.where(members, xp.ones_like(x), 0), 0)
+
+
+def _norm(xp: Any, x: Any, members: Any) -> Any:
+    return xp.sqrt(xp.sum(xp.where(members, x * x, 0), 0))
+
+
+def _argmax(xp: Any, x: Any, members: Any) -> Any:
+    return xp.argmax(xp.where(members, x, -np.inf), 0).astype(np.int32)
+
+
+def _argmin(xp: Any, x: Any, members: Any) -> Any:
+    return xp.argmin(xp.where(members, x, np.inf), 0).astype(np.int32)
+
+
+def _sorted(xp: Any, x: Any, members: Any) -> Any:
+    ordered = xp.sort(xp.where(members, x, np.inf), 0)
+    before = xp.cumsum(xp.where(members, 1, 0), 0)
+    return xp.take_along_axis(ordered, xp.maximum(before - 1, 0), 0)
 
 
 def _logsumexp(xp: Any, x: Any, members: Any) -> Any:
@@ -65,7 +85,7 @@ def statistic(of: Statistic, form: str) -> Row:
     def by(xp: Any) -> Callable[..., Any]:
         def run(data: Any, ids: Any) -> Any:
             wide = xp.asarray(data)
-            each, totals = xp.zeros_like(wide), []
+            each, totals = (wide if of.keeps else xp.zeros_like(wide)), []
             for s in range(COUNT):
                 members = xp.broadcast_to((ids == s)[:, None], wide.shape)
                 there = xp.any(members)
@@ -91,10 +111,50 @@ def statistic(of: Statistic, form: str) -> Row:
         ("nr", "n"),
         ("nr",) if of.each else ("sr",),
         by(np),
-        by(jnp),
+        None if of.counts else by(jnp),
         linear=((0,),) if of.linear else (),
-        undecided=() if of.linear else (0,),
+        undecided=() if of.linear or of.counts else (0,),
         numbers=numbers,
+    )
+
+
+K = 2
+
+
+def greatest(form: str) -> Row:
+    """A row for segment_top_k, of data (n, rows)."""
+    like = statistic(Statistic("segment_argmax", _argmax), form)
+
+    def function(data: Any, ids: Any) -> Any:
+        if form == "planned":
+            return jscan.segment_top_k(data, jscan.SegmentPlan(ids, COUNT), k=K)
+        if form == "segments":
+            return jscan.segment_top_k(data, jscan.Segments.from_ids(ids), COUNT, k=K)
+        return jscan.segment_top_k(data, ids, COUNT, form == "sorted", k=K)
+
+    def by(xp: Any) -> Callable[..., Any]:
+        def run(data: Any, ids: Any) -> Any:
+            found: tuple[list[Any], list[Any]] = [], []
+            for s in range(COUNT):
+                members = xp.broadcast_to((ids == s)[:, None], data.shape)
+                order = xp.argsort(xp.where(members, -data, np.inf), axis=0)[:K]
+                there = xp.arange(K)[:, None] < xp.sum(members, 0)[None]
+                values = xp.take_along_axis(data, order, 0)
+                found[0].append(xp.where(there, values, -np.inf))
+                found[1].append(xp.where(there, order, -1).astype(np.int32))
+            return tuple(map(xp.stack, found))
+
+        return run
+
+    return replace(
+        like,
+        name=f"segment_top_k {form}",
+        covers=("segment_top_k",),
+        function=function,
+        results=("s.r", "s.r"),
+        expected=by(np),
+        sequential=by(jnp),
+        undecided=(0,),
     )
 
 
@@ -102,8 +162,12 @@ STATISTICS = tuple(
     statistic(of, form)
     for of in (
         Statistic("segment_mean", _mean, linear=True),
+        Statistic("segment_norm", _norm),
+        Statistic("segment_argmax", _argmax, empty=-1, counts=True),
+        Statistic("segment_argmin", _argmin, empty=-1, counts=True),
+        Statistic("segment_sort", _sorted, each=True, keeps=True),
         Statistic("segment_logsumexp", _logsumexp, empty=-np.inf),
         Statistic("segment_softmax", _softmax, each=True),
     )
     for form in FORMS
-)
+) + tuple(map(greatest, FORMS))
