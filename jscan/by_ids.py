@@ -45,7 +45,7 @@ def reduce(
     return _reduce(caller, operator, data, segment_ids, num_segments, *promises, *how)
 
 
-def _ids(argument: Any) -> Any:
+def known_ids(argument: Any) -> Any:
     """The kind of segment ids, of which wide ones are cut down to what all results reach."""
     if isinstance(argument, SegmentPlan):
         return tree(argument) if is_untraced() else UNFIT
@@ -56,7 +56,7 @@ def _ids(argument: Any) -> Any:
 
 
 @compiled(
-    *(str, operators.Operator, elements, _ids, int),
+    *(str, operators.Operator, elements, known_ids, int),
     *(bool, bool, (NONE, int), (NONE, str), NONE, NONE, str),
 )
 def _reduce(
@@ -79,7 +79,7 @@ def _reduce(
     if plan is not None:
         segment_ids = plan.ids
     ids = arrays.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
-    array = _one_for_each_id(caller, arrays.as_array(caller, "data", data), ids)
+    array = one_for_each_id(caller, arrays.as_array(caller, "data", data), ids)
     if not operator.takes(array.dtype):
         raise TypeError(
             f"{caller}: data has dtype {array.dtype}, which {operator.name} does not take"
@@ -87,7 +87,7 @@ def _reduce(
     if plan is None:
         count = descriptors.count_segments(caller, num_segments, ids)
     else:
-        count = _count_of(caller, num_segments, plan)
+        count = count_of(caller, num_segments, plan)
     is_sorted = scalars.as_switch(caller, "indices_are_sorted", indices_are_sorted)
     unique = scalars.as_switch(caller, "unique_indices", unique_indices)
     bucket = _as_bucket_size(caller, bucket_size)
@@ -95,7 +95,7 @@ def _reduce(
     meshes.check_layout(caller, "out_sharding", out_sharding)
     names = choices.as_axis_name(caller, axis_name)
     if plan is not None:
-        _check_suits_plan(
+        check_suits_plan(
             caller,
             {
                 "indices_are_sorted=True": is_sorted,
@@ -106,26 +106,56 @@ def _reduce(
         )
     orders = is_sorted or plan is not None
     if method not in ("auto", "xla"):
-        _check_suits_kernels(caller, f"method={method!r}", bucket, orders)
+        check_suits_kernels(caller, f"method={method!r}", bucket, orders)
     if names:
-        _check_suits_kernels(caller, f"axis_name={axis_name!r}", bucket, orders)
+        check_suits_kernels(caller, f"axis_name={axis_name!r}", bucket, orders)
     ids = jnp.asarray(descriptors.narrow_numbers(ids, count))
     if clips and count:
         top = min(count - 1, int(operators.integer_limits(ids.dtype).max))
         ids = lax.clamp(np.zeros((), ids.dtype), ids, np.asarray(top, ids.dtype))
 
     def run(array: jax.Array, ids: jax.Array, plan: SegmentPlan | None) -> jax.Array:
-        if bucket is None and plan is not None:
-            return _planned(operator, array, plan, method)
-        if bucket is None and is_sorted:
-            return _of_neighbours(operator, array, ids, count, method, names)
+        if bucket is None and (is_sorted or plan is not None):
+            return in_order(operator, array, ids, plan, count, method, names)
         if operator.name == "mul":
             return _product(array, ids, count, bucket, unique)
-        return _scattered(operator, array, ids, count, bucket, unique)
+        return scattered(operator, array, ids, count, bucket, unique)
 
     dimensions = meshes.instead_of(0)
     result = meshes.automatically(run, array, ids, plan, like=[array], dimensions=dimensions)
     return result if out_sharding is None else jax.sharding.reshard(result, out_sharding)
+
+
+def in_order(
+    operator: operators.Operator,
+    data: jax.Array,
+    ids: jax.Array,
+    plan: SegmentPlan | None,
+    num_segments: int,
+    method: str,
+    axis_name: tuple[str, ...] = (),
+    *,
+    exact: bool = False,
+) -> jax.Array:
+    """The totals by a plan, or where equal ids are neighbours.
+
+    Those that are ``exact`` are not rounded to the dtype of ``data``.
+    """
+    how: dict[str, Any] = {"method": method, "exact": exact}
+    if plan is None:
+        return _of_neighbours(operator, data, ids, num_segments, axis_name=axis_name, **how)
+    numbers, *order = plans.operands(plan, data.ndim)
+    if not order:
+        return _of_neighbours(operator, data, plan.ids, plan.num_segments, **how)
+    return primitives.collect(
+        data,
+        [numbers, *order],
+        combine=dispatch.combine_once(operator, (data.dtype,)),
+        axis=0,
+        emit="totals",
+        num_segments=plan.num_segments,
+        **how,
+    )
 
 
 def _of_neighbours(
@@ -133,7 +163,9 @@ def _of_neighbours(
     data: jax.Array,
     ids: jax.Array,
     num_segments: int,
+    *,
     method: str,
+    exact: bool,
     axis_name: tuple[str, ...] = (),
 ) -> jax.Array:
     """The totals where equal ids are neighbours."""
@@ -145,28 +177,10 @@ def _of_neighbours(
         kind="ids",
         num_segments=num_segments,
         method=method,
+        exact=exact,
         axis_name=axis_name,
     )
     return result
-
-
-def _planned(
-    operator: operators.Operator, data: jax.Array, plan: SegmentPlan, method: str
-) -> jax.Array:
-    """The totals by a plan."""
-    numbers, *order = plans.operands(plan, data.ndim)
-    if not order:
-        return _of_neighbours(operator, data, plan.ids, plan.num_segments, method)
-    return primitives.collect(
-        data,
-        [numbers, *order],
-        combine=dispatch.combine_once(operator, (data.dtype,)),
-        axis=0,
-        emit="totals",
-        num_segments=plan.num_segments,
-        method=method,
-        exact=False,
-    )
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
@@ -174,7 +188,7 @@ def _product(
     data: jax.Array, ids: jax.Array, num_segments: int, bucket_size: int | None, unique: bool
 ) -> jax.Array:
     """The products of ids in any order: a scatter, for which JAX has no derivative."""
-    return _scattered(operators.mul, data, ids, num_segments, bucket_size, unique)
+    return scattered(operators.mul, data, ids, num_segments, bucket_size, unique)
 
 
 @_product.defjvp
@@ -188,11 +202,15 @@ def _product_jvp(
     """The products, and their tangents by way of sorting the ids."""
     data, ids = primals
     plan = SegmentPlan(ids, num_segments)
-    _, moved = jax.jvp(lambda x: _planned(operators.mul, x, plan, "auto"), (data,), (tangents[0],))
+
+    def planned(x: jax.Array) -> jax.Array:
+        return in_order(operators.mul, x, plan.ids, plan, num_segments, "auto")
+
+    _, moved = jax.jvp(planned, (data,), (tangents[0],))
     return _product(data, ids, num_segments, bucket_size, unique), moved
 
 
-def _one_for_each_id(caller: str, data: jax.Array, ids: arrays.Array) -> jax.Array:
+def one_for_each_id(caller: str, data: jax.Array, ids: arrays.Array) -> jax.Array:
     """``data`` with an element for each id; one element goes to all ids, as in ``jax.ops``."""
     if ids.ndim == 1 and data.shape[:1] in ((), (1,)):
         return jnp.broadcast_to(data, (*ids.shape, *data.shape[1:]))
@@ -204,7 +222,7 @@ def _one_for_each_id(caller: str, data: jax.Array, ids: arrays.Array) -> jax.Arr
     return data
 
 
-def _count_of(caller: str, num_segments: Any, plan: SegmentPlan) -> int:
+def count_of(caller: str, num_segments: Any, plan: SegmentPlan) -> int:
     """The number of segments of a plan, which a caller may repeat."""
     given = scalars.as_count(caller, "num_segments", num_segments)
     if given not in (None, plan.num_segments):
@@ -214,7 +232,7 @@ def _count_of(caller: str, num_segments: Any, plan: SegmentPlan) -> int:
     return plan.num_segments
 
 
-def _check_suits_plan(caller: str, asked: Mapping[str, bool]) -> None:
+def check_suits_plan(caller: str, asked: Mapping[str, bool]) -> None:
     """Raise for the first of the arguments that are ``asked`` for, which no plan has a use for."""
     for what, is_asked in asked.items():
         if is_asked:
@@ -229,7 +247,7 @@ def _as_bucket_size(caller: str, bucket_size: Any) -> int | None:
     return size
 
 
-def _check_suits_kernels(caller: str, what: str, bucket: int | None, is_sorted: bool) -> None:
+def check_suits_kernels(caller: str, what: str, bucket: int | None, is_sorted: bool) -> None:
     """Raise for what ``reduce_p`` cannot do; ``what`` asks for it."""
     if bucket is not None:
         raise ValueError(
@@ -256,13 +274,15 @@ def _clips(caller: str, mode: Any) -> bool:
     return mode in ("clip", modes.CLIP)
 
 
-def _scattered(
+def scattered(
     operator: operators.Operator,
     data: jax.Array,
     ids: jax.Array,
     num_segments: int,
-    bucket_size: int | None,
-    unique: bool,
+    bucket_size: int | None = None,
+    unique: bool = False,
+    *,
+    exact: bool = False,
 ) -> jax.Array:
     """The totals by a scatter into the identity that ``operator`` has for each dtype.
 
@@ -285,4 +305,4 @@ def _scattered(
     result = scatters.scatter(operator.name, wide, where, shape, identity, unique=unique)
     if bucket_size is not None:
         result = lax.reduce(result, identity, operator.combine, (0,))
-    return result.astype(data.dtype)
+    return result if exact else result.astype(data.dtype)

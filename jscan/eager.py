@@ -80,8 +80,9 @@ def tree(argument: Any) -> Any:
 def compiled(*kinds: Kind) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Compiles a function of positional arguments of these ``kinds``.
 
-    With any other argument, a traced one too, the function runs as it is. A static argument has
-    exactly the type that is asked for: True and 1 are one key of a cache, and not one argument.
+    With any other argument, a traced one too, and where ``jit`` is disabled, the function runs as
+    it is. A static argument has exactly the type that is asked for: True and 1 are one key of a
+    cache, and not one argument.
     """
     static = tuple(i for i, kind in enumerate(kinds) if isinstance(kind, (type, tuple)))
 
@@ -90,6 +91,8 @@ def compiled(*kinds: Kind) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
         @functools.wraps(function)
         def call(*arguments: Any) -> T:
+            if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+                return function(*arguments)
             given = []
             for argument, kind in zip(arguments, kinds, strict=True):
                 if isinstance(kind, type):

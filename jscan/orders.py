@@ -53,7 +53,7 @@ def split_order(mask: jax.Array, flags: jax.Array, axis: int) -> jax.Array:
     true_before = count_before(mask, flags, axis=axis, reverse=False)
     false_behind = count_before(~mask, flags, axis=axis, reverse=True)
     element = lax.broadcasted_iota(jnp.int32, mask.shape, axis)
-    return _inverse(jnp.where(mask, element + false_behind, element - true_before), axis)
+    return inverse(jnp.where(mask, element + false_behind, element - true_before), axis)
 
 
 def split_heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
@@ -66,6 +66,23 @@ def split_heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
     return as_bool(flags) | first | change
 
 
+def partition_order(signs: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
+    """The place from which each element comes where negative signs go first and positive last.
+
+    And how many elements are negative, zero and positive, along the axis. Positive elements move
+    behind all others, and of what is there then, negative ones before all others.
+    """
+    zero = lax.full_like(signs, 0)
+    is_negative, is_positive = lax.lt(signs, zero), lax.gt(signs, zero)
+    order = primitives.rank(is_positive, axis=axis, emit="order")
+    others = ~take(is_negative, order, axis)
+    order = take(order, primitives.rank(others, axis=axis, emit="order"), axis)
+    negative = jnp.sum(is_negative, axis, keepdims=True, dtype=jnp.int32)
+    positive = jnp.sum(is_positive, axis, keepdims=True, dtype=jnp.int32)
+    zeros = np.int32(signs.shape[axis]) - negative - positive
+    return order, lax.concatenate([negative, zeros, positive], axis)
+
+
 def take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:
     """``x`` in an order, which is a permutation of the axis or of each of its rows."""
     if order.ndim == 1:
@@ -75,7 +92,18 @@ def take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:
     return jnp.take_along_axis(x, order, axis, mode="promise_in_bounds")
 
 
-def _inverse(place: jax.Array, axis: int) -> jax.Array:
+def take_marked(rows: jax.Array, places: jax.Array, fill: jax.Array) -> jax.Array:
+    """The rows at places that ascend, and ``fill`` where a place is behind the last row."""
+    n = rows.shape[0]
+    if n == 0:
+        return jnp.full((places.shape[0], *rows.shape[1:]), fill)
+    inside = jnp.minimum(places, n - 1)
+    taken = rows.at[inside].get(mode="promise_in_bounds", indices_are_sorted=True)
+    there = lax.expand_dims(places < n, range(1, rows.ndim))
+    return jnp.where(jnp.broadcast_to(there, taken.shape), taken, fill)
+
+
+def inverse(place: jax.Array, axis: int) -> jax.Array:
     """The permutation along an axis that undoes ``place``."""
 
     def inverse_of_row(place: jax.Array) -> jax.Array:

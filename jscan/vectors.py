@@ -12,7 +12,7 @@ from jax import lax
 from jscan import dispatch, extent, meshes, orders
 from jscan.arguments.arrays import as_marks
 from jscan.arguments.scalars import as_axis, as_count, as_scalar, as_switch
-from jscan.arguments.trees import as_leaves, as_leaves_along
+from jscan.arguments.trees import as_leaves, as_leaves_along, check_along
 from jscan.division import as_segments, flags_along, of_scan
 from jscan.eager import compiled, marks, tree
 from jscan.heads import as_bool
@@ -187,16 +187,8 @@ def _pack(x: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
     extent.check_places(caller, "mask", flat, 0)
     n = flat.shape[0]
     places = rank(flat, axis=0, emit="places", size=size)
-    results = []
-    for leaf, fill in zip(leaves, fills, strict=True):
-        rows = leaf.reshape(n, *leaf.shape[array.ndim :])
-        if n == 0:
-            results.append(jnp.full((size, *rows.shape[1:]), fill))
-            continue
-        inside = jnp.minimum(places, n - 1)
-        taken = rows.at[inside].get(mode="promise_in_bounds", indices_are_sorted=True)
-        there = lax.expand_dims(places < n, range(1, rows.ndim))
-        results.append(jnp.where(jnp.broadcast_to(there, taken.shape), taken, fill))
+    rows = [leaf.reshape(n, *leaf.shape[array.ndim :]) for leaf in leaves]
+    results = [orders.take_marked(x, places, fill) for x, fill in zip(rows, fills, strict=True)]
     return jax.tree.unflatten(treedef, results)
 
 
@@ -322,12 +314,7 @@ def _first(a: jax.Array, b: jax.Array) -> jax.Array:
 def _as_mask(caller: str, mask: Any, leaves: list[jax.Array], axis: int) -> jax.Array:
     """``mask`` as an array of the leaves' shape, or of one row for all of them."""
     array = jnp.asarray(as_marks(caller, "mask", mask))
-    n = leaves[0].shape[axis]
-    if array.shape != (n,) and any(leaf.shape != array.shape for leaf in leaves):
-        raise ValueError(
-            f"{caller}: mask has shape {array.shape}; expected ({n},), the length of axis={axis}, "
-            f"or the shape of every leaf of x, which is {leaves[0].shape}"
-        )
+    check_along(caller, "mask", array, leaves, axis)
     return array
 
 

@@ -242,6 +242,14 @@ def cases() -> Iterator[Case]:
         told = {"name": "split_and_segment", "axis": axis}
         yield "vectors", told, [x, mask, mask], "value", h200
         yield "vectors", {"name": "split", "axis": axis}, [x, mask], "grad", h200
+        yield "vectors", {"name": "nonzero", "size": 500}, [mask], "value", h200
+        yield "vectors", {"name": "partition", "axis": axis}, [x, (shape, "int8")], "value", h200
+    for dtype in ("int32", "float32"):
+        row, runs = ((70_000,), dtype), ((500,), dtype)
+        yield "vectors", {"name": "run_length_encode", "size": 500}, [row], "value", h200
+        yield "vectors", {"name": "unique_sorted", "size": 500}, [row], "value", h200
+        told = {"name": "run_length_decode", "size": 70_000}
+        yield "vectors", told, [runs, ((500,), "int32")], "value", h200
     for kind, gives in itertools.product(
         ("flags", "ids", "lengths", "offsets"), ("flags", "ids", "lengths", "offsets")
     ):

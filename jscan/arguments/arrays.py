@@ -72,6 +72,17 @@ def as_marks(caller: str, name: str, value: Any) -> Array:
     return marks
 
 
+def as_signs(caller: str, name: str, value: Any) -> Array:
+    """Numbers of a bool or integer dtype, of which nothing but the sign counts.
+
+    Known values stay in NumPy, and those that are wider than JAX holds become their signs.
+    """
+    numbers = as_integers(caller, name, value, allow_bool=True)
+    if isinstance(numbers, np.ndarray) and (numbers.dtype == object or not is_held(numbers.dtype)):
+        return (numbers > 0).astype(np.int8) - (numbers < 0).astype(np.int8)
+    return numbers
+
+
 def as_integers(caller: str, name: str, value: Any, *, allow_bool: bool) -> Array:
     """Integers, or booleans where they are allowed; known ones in NumPy.
 

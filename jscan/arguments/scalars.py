@@ -28,8 +28,11 @@ def as_integer(caller: str, name: str, value: Any) -> int:
 
 def as_count(caller: str, name: str, value: Any) -> int | None:
     """A size that is known at trace time, or None where none is given."""
-    if value is None:
-        return None
+    return None if value is None else as_size(caller, name, value)
+
+
+def as_size(caller: str, name: str, value: Any) -> int:
+    """A size that is known at trace time."""
     count = as_integer(caller, name, value)
     if not 0 <= count < 2**31 - 1:
         raise ValueError(f"{caller}: {name} must be in [0, 2**31 - 1); got {count}")

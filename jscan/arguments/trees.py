@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jscan.arguments.arrays import as_array, is_sparse
+from jscan.arguments.arrays import Array, as_array, is_sparse
 from jscan.arguments.scalars import as_axis
 
 
@@ -36,6 +36,18 @@ def as_leaves_along(
     index = as_axis(caller, name, axis, leaves[0].shape)
     _check_lengths(caller, name, leaves, index)
     return leaves, treedef, index
+
+
+def check_along(
+    caller: str, name: str, array: Array, leaves: Sequence[jax.Array], axis: int
+) -> None:
+    """Raise unless an array has the shape of all leaves of ``x``, or is one row for all of them."""
+    n = leaves[0].shape[axis]
+    if array.shape != (n,) and any(leaf.shape != array.shape for leaf in leaves):
+        raise ValueError(
+            f"{caller}: {name} has shape {array.shape}; expected ({n},), the length of axis={axis},"
+            f" or the shape of every leaf of x, which is {leaves[0].shape}"
+        )
 
 
 def _check_lengths(caller: str, name: str, leaves: Sequence[jax.Array], axis: int) -> None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend import core
 from jax.interpreters import ad
 
@@ -124,6 +125,17 @@ def transposed(
     back = backwards(given)
     there = dict(zip(moving, back, strict=True))
     return [there.get(i) for i in range(len(operands))]
+
+
+def as_wide_as(cotangent: jax.Array, operand: ShapedArray) -> jax.Array:
+    """The cotangent in the dtype of its operand.
+
+    That of an exact sum is as wide as it is combined. Integers, whose avals do not tell, are
+    combined in their own dtype.
+    """
+    if operand.dtype == jax.dtypes.float0:
+        return cotangent
+    return cotangent.astype(operand.dtype)
 
 
 def _is_of_integers(cotangent: Tangent) -> bool:

@@ -132,7 +132,7 @@ def scan(
         method = "reduce_then_scan"
     if row:
         walks = not segmented and _neutral_is_known(combine, real_used)
-        tuned = tuning.rows(shape, row, walks=walks)
+        tuned = tuning.rows(shape, row, walks=walks, exclusive=exclusive)
     else:
         tuned = tuning.chosen(shape, method, tuning.SCAN)
     if method in ("auto", "lookback") and tuned.length < shape.n:

@@ -158,9 +158,9 @@ def collect_transpose(
     if isinstance(cotangent, ad.Zero):
         return [ad.Zero(values.aval), *[None] * len(plan)]
     back = _elements if emit == "totals" else _totals
-    # That of an exact sum is as wide as it is combined, and the operand's cotangent is not.
-    result = back(cotangent.astype(values.aval.dtype), plan=plan, **params)
-    return [summed_to(result, values.aval).astype(values.aval.dtype), *[None] * len(plan)]
+    result = back(transposition.as_wide_as(cotangent, values.aval), plan=plan, **params)
+    result = transposition.as_wide_as(summed_to(result, values.aval), values.aval)
+    return [result, *[None] * len(plan)]
 
 
 def collect_dimensions(

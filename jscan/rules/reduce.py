@@ -237,11 +237,8 @@ def _spread(
     axis: int,
     kind: str,
 ) -> jax.Array:
-    """The cotangent of each element's segment, summed where the operand was shared.
-
-    That of an exact sum is as wide as it is combined, and the operand's cotangent is not.
-    """
-    cotangent = cotangent.astype(like.dtype)
+    """The cotangent of each element's segment, summed where the operand was shared."""
+    cotangent = transposition.as_wide_as(cotangent, like)
     if descriptor is None:
         full = (*cotangent.shape[:axis], like.shape[axis], *cotangent.shape[axis + 1 :])
         return summed_to(jnp.broadcast_to(cotangent, full), like)

@@ -13,6 +13,16 @@ SIGNATURES = {
         "axis: 'int' = 0, *, exclusive: 'bool' = False, identity: 'Any' = None, "
         "segments: 'Any' = None, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'Any'"
     ),
+    "jscan.csr_matmat": (
+        "(values: 'Any', indices: 'Any', offsets: 'Any', x: 'Any', *, "
+        "operators: 'str' = 'sum-product', transpose: 'bool' = False, "
+        "length: 'int | None' = None) -> 'jax.Array'"
+    ),
+    "jscan.csr_matvec": (
+        "(values: 'Any', indices: 'Any', offsets: 'Any', x: 'Any', *, "
+        "operators: 'str' = 'sum-product', transpose: 'bool' = False, "
+        "length: 'int | None' = None) -> 'jax.Array'"
+    ),
     "jscan.cumlogsumexp": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
         "exclusive: 'bool' = False, segments: 'Any' = None, "
@@ -48,21 +58,44 @@ SIGNATURES = {
         "(mask: 'Any', axis: 'int' = 0, *, reverse: 'bool' = False, "
         "segments: 'Any' = None) -> 'jax.Array'"
     ),
+    "jscan.histogram": "(keys: 'Any', length: 'int') -> 'jax.Array'",
     "jscan.linear_recurrence": (
         "(a: 'Any', b: 'Any', h0: 'Any' = None, *, axis: 'int' = 0, "
         "reverse: 'bool' = False, segments: 'Any' = None, "
         "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.networks": "module",
+    "jscan.nonzero": (
+        "(mask: 'Any', *, size: 'int', fill_value: 'Any' = 0) -> 'tuple[jax.Array, ...]'"
+    ),
     "jscan.operators": "module",
     "jscan.pack": (
         "(x: 'Any', mask: 'Any', *, size: 'int | None' = None, fill_value: 'Any' = 0) -> 'Any'"
     ),
+    "jscan.partition": "(x: 'Any', signs: 'Any', axis: 'int' = 0) -> 'tuple[Any, jax.Array]'",
     "jscan.reduce": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "
         "identity: 'Any' = None, segments: 'Any' = None, "
         "num_segments: 'int | None' = None, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'Any'"
+    ),
+    "jscan.run_length_decode": (
+        "(values: 'Any', lengths: 'Any', *, size: 'int', fill_value: 'Any' = 0) -> 'jax.Array'"
+    ),
+    "jscan.run_length_encode": (
+        "(x: 'Any', *, size: 'int') -> 'tuple[jax.Array, jax.Array, jax.Array]'"
+    ),
+    "jscan.segment_argmax": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_argmin": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_logsumexp": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_max": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
@@ -72,6 +105,10 @@ SIGNATURES = {
         "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'jax.Array'"
     ),
+    "jscan.segment_mean": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
     "jscan.segment_min": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
@@ -79,6 +116,10 @@ SIGNATURES = {
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
         "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_norm": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.segment_prod": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
@@ -88,6 +129,14 @@ SIGNATURES = {
         "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'jax.Array'"
     ),
+    "jscan.segment_softmax": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_sort": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, payload: 'Any' = None) -> 'Any'"
+    ),
     "jscan.segment_sum": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
         "indices_are_sorted: 'bool' = False, unique_indices: 'bool' = False, "
@@ -95,6 +144,10 @@ SIGNATURES = {
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
         "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
         "method: 'str' = 'auto') -> 'jax.Array'"
+    ),
+    "jscan.segment_top_k": (
+        "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "
+        "indices_are_sorted: 'bool' = False, *, k: 'int') -> 'tuple[jax.Array, jax.Array]'"
     ),
     "jscan.split": "(x: 'Any', mask: 'Any', axis: 'int' = 0) -> 'Any'",
     "jscan.split_and_segment": (
@@ -106,6 +159,9 @@ SIGNATURES = {
     ),
     "jscan.triton_source": (
         "(fn: 'Callable[..., Any]', /, *args: 'Any', ptx: 'bool' = False, **kwargs: 'Any') -> 'str'"
+    ),
+    "jscan.unique_sorted": (
+        "(x: 'Any', *, size: 'int', fill_value: 'Any' = 0) -> 'tuple[jax.Array, jax.Array]'"
     ),
     "jscan.networks.brent_kung": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', axis: 'int' = 0, *, "

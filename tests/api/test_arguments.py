@@ -35,6 +35,7 @@ CALLS = {
     "enumerate in segments": lambda marks: jscan.enumerate(MARKED, segments=marks),
     "pack": lambda marks: jscan.pack(X, marks),
     "pack to a size": lambda marks: jscan.pack(X, marks, size=5),
+    "nonzero": lambda marks: jscan.nonzero(marks, size=5),
     "split": lambda marks: jscan.split(X, marks),
     "split_and_segment": lambda marks: jscan.split_and_segment(X, marks, marks)[0],
 }

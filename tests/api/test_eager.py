@@ -95,6 +95,9 @@ def test_under_transformations_and_without_jit():
     np.testing.assert_array_equal(gradient, X * np.arange(6.0, 0, -1))
     with jax.disable_jit():
         np.testing.assert_array_equal(jscan.cumsum(X), np.cumsum(X))
+        rows = jscan.Segments.from_lengths([2, 0, X.size - 2])
+        totals = jscan.reduce(operators.add, X, segments=rows)
+        np.testing.assert_array_equal(totals, [X[:2].sum(), 0, X[2:].sum()])
     text = str(jax.make_jaxpr(lambda: jscan.cumsum(X))())
     assert text.count("jscan_scan") == 1
 

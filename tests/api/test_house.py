@@ -14,7 +14,11 @@ ROOT = Path(__file__).parents[2]
 
 FLOORS = (
     "jscan",
-    "scans recurrences tridiagonal reductions vectors networks by_ids",
+    "sparse",
+    "scans recurrences tridiagonal reductions selections statistics "
+    "vectors compaction runs networks",
+    "groups",
+    "by_ids",
     "orders",
     "dispatch programs",
     "division holes identities templates wires",

@@ -17,7 +17,8 @@ import jscan
 PUBLIC_MODULES = [
     "jscan",
     *(f"jscan.{name}" for name in ("networks", "operators", "recurrences", "reductions")),
-    *(f"jscan.{name}" for name in ("scans", "segments", "vectors")),
+    *(f"jscan.{name}" for name in ("compaction", "runs", "scans", "segments", "selections")),
+    *(f"jscan.{name}" for name in ("statistics", "vectors")),
 ]
 every_module = pytest.mark.parametrize("name", PUBLIC_MODULES)
 ROOT = Path(__file__).parents[2]

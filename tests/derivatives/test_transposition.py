@@ -54,6 +54,8 @@ LINEAR = {
     "gather": lambda x: jscan.SegmentPlan([3, -1, 0, 3, 1, 4], 4).gather(x),
     "pack": lambda x: jscan.pack(x, HEADS, size=3, fill_value=0),
     "split": lambda x: jscan.split(x, HEADS),
+    "partition": lambda x: jscan.partition(x, HEADS - IDS)[0],
+    "run_length_decode": lambda x: jscan.run_length_decode(x, IDS, size=3),
     "split_and_segment": lambda x: jscan.split_and_segment(x, HEADS, HEADS)[0],
     "slope-of-the-coefficients": lambda b: jax.grad(lambda a: jscan.linear_recurrence(a, b).sum())(
         A

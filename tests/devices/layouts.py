@@ -58,15 +58,29 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "enumerate": lambda r: jscan.enumerate(r > 1),
     "enumerate by segments": lambda r: jscan.enumerate(r > 1, segments=HEADS),
     "pack": lambda r: jscan.pack(r, r > 1, size=9),
+    "nonzero": lambda r: jscan.nonzero(r > 1, size=9),
+    "histogram": lambda r: jscan.histogram(jnp.floor(4 * r).astype(int), COUNT),
+    "partition": lambda r: jscan.partition(r, (4 * r).astype(int) - 4),
+    "run_length_encode": lambda r: jscan.run_length_encode(jnp.round(r), size=9),
+    "run_length_decode": lambda r: jscan.run_length_decode(r, (r > 1).astype(int), size=40),
+    "unique_sorted": lambda r: jscan.unique_sorted(jnp.round(r), size=9)[0],
     "split": lambda r: jscan.split(r, r > 1),
     "split_and_segment": lambda r: jscan.split_and_segment(r, r > 1, HEADS),
 }
 """Functions of a row of N numbers around 1, of which many are on each side of it."""
 
-WITHOUT_GRADIENT = ("cumsum of halves", "enumerate", "enumerate by segments")
-MOVES_DATA = ("pack", "split", "split_and_segment")
+WITHOUT_GRADIENT = (
+    *("cumsum of halves", "enumerate", "enumerate by segments"),
+    *("histogram", "nonzero", "run_length_encode", "unique_sorted"),
+)
+MOVES_DATA = (
+    *("pack", "nonzero", "partition", "split", "split_and_segment"),
+    *("run_length_encode", "run_length_decode", "unique_sorted"),
+)
 """Functions whose results are elsewhere along the row than their operands."""
-TOTALS_OF_SEGMENTS = ("reduce by segments", "reduce by lengths", "segment_sum", "segment_max")
+TOTALS_OF_SEGMENTS = (
+    *("reduce by segments", "reduce by lengths", "segment_sum", "segment_max", "histogram"),
+)
 
 
 def gradient_of(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -26,6 +26,8 @@ def sharded(dtype, n=FAR):
 COUNTING = {
     "jscan.enumerate: .* got mask": lambda m: jscan.enumerate(m),
     "jscan.pack: .* got mask": lambda m: jscan.pack(m, m, size=9),
+    "jscan.nonzero: .* got mask": lambda m: jscan.nonzero(m, size=9),
+    "jscan.partition: .* got x": lambda m: jscan.partition(m, m)[0],
     "jscan.split: .* got x": lambda m: jscan.split(m, m),
     "jscan.split_and_segment: .* got x": lambda m: jscan.split_and_segment(m, m, m)[0],
     "jscan.Segments.ids: .* got flags": lambda m: jscan.Segments.from_flags(m).ids,

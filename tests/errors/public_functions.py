@@ -12,7 +12,10 @@ import numpy as np
 import jscan
 from jscan import SegmentPlan, Segments, networks, operators
 from tests.errors import wrong_values as wrong
+from tests.errors.by_segment import BY_SEGMENT
+from tests.errors.compaction_functions import COMPACTION
 from tests.errors.function import Function, Misuse
+from tests.errors.products import PRODUCTS
 from tests.errors.systems import SYSTEMS
 from tests.errors.wrong_values import FLAGS, Wrong, X, values
 
@@ -88,57 +91,6 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "segments": wrong.SEGMENTS,
             **wrong.HOW,
         },
-    )
-
-
-PLANNED: dict[str, Any] = {"segment_ids": SegmentPlan(FLAGS, 3), "indices_are_sorted": False}
-"""Arguments of a segment reduction by a plan."""
-
-
-def _segment_reduction(call: Callable[..., Any], elements: list[Wrong]) -> Function:
-    return Function(
-        call.__name__,
-        call,
-        {
-            "data": X,
-            "segment_ids": np.cumsum(FLAGS),
-            "num_segments": 3,
-            "indices_are_sorted": True,
-            "unique_indices": False,
-            "bucket_size": None,
-            "mode": None,
-            "out_sharding": None,
-            **wrong.DEFAULTS,
-        },
-        {
-            "data": [*wrong.NUMBERS, *elements, *wrong.FIVE_ROWS],
-            "segment_ids": wrong.IDS,
-            "num_segments": wrong.OPTIONAL_COUNT,
-            "indices_are_sorted": wrong.SWITCH,
-            "unique_indices": wrong.SWITCH,
-            "bucket_size": [*wrong.OPTIONAL_COUNT, *wrong.values({"no element": 0})],
-            "mode": wrong.MODE,
-            "out_sharding": wrong.types({"a string": "rows", "an array": X}),
-            **wrong.HOW,
-        },
-        (
-            Misuse(
-                "a kernel for ids in any order",
-                "indices_are_sorted",
-                ValueError,
-                {"indices_are_sorted": False, "method": "lookback"},
-            ),
-            *(
-                Misuse(label, argument, ValueError, {**PLANNED, argument: value})
-                for label, argument, value in (
-                    ("another number than the plan's", "num_segments", 4),
-                    ("a promise beside a plan", "indices_are_sorted", True),
-                    ("a promise beside a plan", "unique_indices", True),
-                    ("dropped ids are in no segment", "mode", "clip"),
-                    ("a plan of other elements", "segment_ids", SegmentPlan(FLAGS[1:], 3)),
-                )
-            ),
-        ),
     )
 
 
@@ -268,10 +220,6 @@ REDUCTIONS = (
             ),
         ),
     ),
-    _segment_reduction(jscan.segment_sum, wrong.BOOLEANS),
-    _segment_reduction(jscan.segment_prod, wrong.BOOLEANS),
-    _segment_reduction(jscan.segment_max, wrong.COMPLEX),
-    _segment_reduction(jscan.segment_min, wrong.COMPLEX),
 )
 VECTORS = (
     Function(
@@ -387,4 +335,14 @@ NETWORKS = (
     _count_of_network(networks.size),
     _count_of_network(networks.levels),
 )
-FUNCTIONS = (*SCANS, *SYSTEMS, *REDUCTIONS, *VECTORS, *PARTS, *NETWORKS)
+FUNCTIONS = (
+    *SCANS,
+    *SYSTEMS,
+    *REDUCTIONS,
+    *BY_SEGMENT,
+    *PRODUCTS,
+    *VECTORS,
+    *COMPACTION,
+    *PARTS,
+    *NETWORKS,
+)

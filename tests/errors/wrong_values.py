@@ -269,6 +269,7 @@ OPTIONAL_COUNT = [
 COUNT = [*OPTIONAL_COUNT, *NONE]
 TOTAL = [*OPTIONAL_COUNT, *known({"another total": 7})]
 MODE = [*types({"a number": 1, "an array": X}), *values({"an unknown name": "wrap"})]
+PAIR = [*types({"None": None, "a number": 1, "a list": []}), *values({"an unknown name": "plus"})]
 METHOD = [
     *types(
         {

@@ -16,6 +16,7 @@ from jax import lax
 import jscan
 from jscan.combine import accumulation_dtype
 from tests import chain_rule, reference, slopes
+from tests.fuzz import compaction
 from tests.fuzz import programs as fuzz_programs
 from tests.fuzz.examples import Data, Form
 from tests.fuzz.operators import BY_NAME, factors, numbers
@@ -128,7 +129,7 @@ def _extended(form: Form, x: Any, shape: tuple[int, ...], is_row: bool) -> Any:
 
 # --- vector primitives --------------------------------------------------------------------------
 
-VECTORS = ("enumerate", "distribute", "pack", "split", "split_and_segment")
+VECTORS = ("enumerate", "distribute", "pack", "split", "split_and_segment", *compaction.NAMES)
 
 
 def vector(form: Form) -> Form:
@@ -137,12 +138,12 @@ def vector(form: Form) -> Form:
     function = VECTORS[form.number % len(VECTORS)]
     kinds = ("int32", "float32", "bfloat16", "int64", "bool", "complex64", "uint8")
     segments = "none" if form.segments in IDS else form.segments
-    if function in ("pack", "split"):
+    if function in ("pack", "split", *compaction.NAMES):
         segments = "none"
     elif function == "split_and_segment" and segments == "none":
         segments = "lengths"
     mapped = [draw.random() < 0.6, True, draw.random() < 0.6]
-    if function == "enumerate":
+    if function in ("enumerate", *compaction.OF_MASKS):
         mapped[0] = True
     return dataclasses.replace(
         form,
@@ -157,6 +158,8 @@ def vector(form: Form) -> Form:
 def call_vector(form: Form, leaves: Sequence[Any], array: Any) -> list[Any]:
     """The primitive under test, on a mask and an array."""
     mask, x = leaves
+    if form.function in compaction.NAMES:
+        return compaction.call(form, mask, x)
     segments = None if array is None else segments_of(form, array)
     if form.function == "enumerate":
         options: dict[str, Any] = {"reverse": form.reverse, "segments": segments}
@@ -186,7 +189,8 @@ def check_vector(form: Form, data: Data, place: str) -> None:
     found = None
     if described is not None:
         found = np.broadcast_to(numbers_of(form, described, shared=False), x.shape)
-    want = _expected_vector(form, mask != 0, x, found)
+    marks = mask if form.function in compaction.NAMES else mask != 0
+    want = _expected_vector(form, marks, x, found)
     want = want if form.batch else [w[0] for w in want]
     for got, wanted in zip(actual, want, strict=True):
         reference.assert_equal(got, wanted)
@@ -204,6 +208,9 @@ def _expected_vector(form: Form, mask: Any, x: Any, found: Any) -> list[Any]:
         return [reference.scan(lambda a, _: a, x, **options)]
     if form.function == "pack":
         return [np.stack([_padded(row[m], form.wanted) for row, m in zip(x, mask, strict=True)])]
+    if form.function in compaction.NAMES:
+        rows = [compaction.expected(form, *row) for row in zip(mask, x, strict=True)]
+        return [np.stack(each) for each in zip(*rows, strict=True)]
     ids = np.zeros(x.shape, int) if found is None else found
     parts, begins = np.empty_like(x), np.zeros(x.shape, bool)
     for row in _rows(x.shape, axis):

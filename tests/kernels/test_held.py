@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import primitives
+from jscan import extent, primitives
 from jscan.kernels import tuning
 from tests import reference
 from tests.cases import head_flags
 from tests.engines import Engine
+from tests.functions import affine
+from tests.kernels.test_start import AFFINE, Call, integers
 
 by_kernel = pytest.mark.parametrize(
     "strategy",
@@ -32,6 +34,7 @@ TILES = (
     tuning.Tuning(32, 128, warps=4, window=4, held=8),
 )
 every_tile = pytest.mark.parametrize("tile", TILES, ids=lambda t: f"{t.length}x{t.lanes}")
+ROW = tuning.Tuning(64, 1, 1, 4, strip=16, held=16)
 
 
 def run(strategy: Engine, tile: tuning.Tuning | None, call: Any, *operands: Any) -> Any:
@@ -104,6 +107,74 @@ def test_what_does_not_commute(strategy, reverse, tile):
     reference.assert_equal(run(strategy, tile, call, a, b), expected)
 
 
+@pytest.mark.parametrize("shape", [(200,), (5, 77), (131, 33)])
+@pytest.mark.parametrize("reverse", [False, True])
+@by_kernel
+def test_leaves_of_several_dtypes(strategy, reverse, shape):
+    """Booleans, bytes, floats, complex numbers and words, each held in registers of its own."""
+    axis = 0 if shape[-1] == 33 else len(shape) - 1
+    leaves = [integers(shape, seed) for seed in range(4)]
+    leaves = [leaves[0] > 5, leaves[1].astype(np.int8), leaves[2].astype(np.float32), leaves[3]]
+    leaves[3] = (leaves[3] - 1j * leaves[2]).astype(np.complex64)
+    leaves.append(integers(shape, 4).astype(np.uint64))
+
+    def combine(a: Any, b: Any) -> Any:
+        most = jnp.maximum if isinstance(a[1], jax.Array) else np.maximum
+        return a[0] ^ b[0], most(a[1], b[1]), a[2] + b[2], a[3] + b[3], a[4] + b[4]
+
+    def call(*leaves: Any) -> Any:
+        form: dict[str, Any] = {"axis": axis, "reverse": reverse, "method": "lookback"}
+        return jscan.associative_scan(combine, leaves, **form)
+
+    found = run(strategy, TILES[0] if axis == 0 and len(shape) > 1 else ROW, call, *leaves)
+    expected = reference.scan(combine, tuple(leaves), axis=axis, reverse=reverse)
+    for actual, wanted, leaf in zip(found, expected, leaves, strict=True):
+        reference.assert_equal(actual, wanted.astype(leaf.dtype))
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3, 77), 1), ((131, 40), 0)])
+@pytest.mark.parametrize(("reverse", "exclusive"), [(False, False), (True, False), (True, True)])
+@by_kernel
+def test_starts(strategy, reverse, exclusive, shape, axis):
+    one = tuple(1 if d == axis else size for d, size in enumerate(shape))
+    tile = TILES[0] if axis == 0 else ROW
+    how: dict[str, Any] = {"axis": axis, "reverse": reverse, "exclusive": exclusive}
+    start, is_open = integers(one, 1) * 1000, integers(one, 2) > -5
+    Call(jnp.add, [integers(shape)], [start], (0,), None, is_open, **how).check(strategy, tile)
+    a, b = integers(shape, 1) % 2, integers(shape, 2)
+    how["used"] = (False, True)
+    Call(affine, [a, b], [start, start + 1], AFFINE, **how).check(strategy, tile)
+
+
+@pytest.mark.parametrize("held", [16, 8])
+@pytest.mark.parametrize("reverse", [False, True])
+@by_kernel
+def test_words(strategy, reverse, held):
+    """Strips of whole words, and shorter ones, of which no tile is held."""
+    x = integers((501,), dtype=np.int8)
+    flags = head_flags((501,), share=0.01)
+
+    def call(x: Any) -> Any:
+        return jscan.cumsum(x, reverse=reverse, segments=flags, method="lookback")
+
+    tile = tuning.Tuning(64, 1, 1, 4, held=held)
+    expected = reference.scan(np.add, x, flags=flags, reverse=reverse)
+    reference.assert_equal(run(strategy, tile, call, x), expected.astype(np.int8))
+
+
+@pytest.mark.parametrize(("reverse", "exclusive"), [(False, False), (True, False), (True, True)])
+def test_an_axis_that_is_far_is_not_held(reverse, exclusive, monkeypatch):
+    monkeypatch.setattr(extent, "FAR", 40)
+    jax.clear_caches()
+    x = integers((201,))
+    form: dict[str, Any] = {"reverse": reverse, "exclusive": exclusive}
+    with primitives.interpreted(), primitives.tiled(ROW):
+        found = jscan.cumsum(x, method="lookback", **form)
+    jax.clear_caches()
+    expected = reference.scan(np.add, x, identity=np.int32(0), **form)
+    reference.assert_equal(np.asarray(found), expected.astype(np.int32))
+
+
 @pytest.mark.parametrize("shape", [(2**23 + 5,), (2**22,), (100, 50257), (9, 2**20 + 1)])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "float16"])
 @pytest.mark.parametrize("reverse", [False, True])
@@ -159,3 +230,15 @@ def test_cuts_fit_what_they_are_cut_for():
                 assert cut.length % cut.held == 0
                 assert cut.lanes <= 2 * inner
                 assert cut.window * cut.lanes >= 32 * cut.warps
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_no_cut_is_held_that_tiles_cannot_be(width):
+    """Of an axis that is far, and of rows that begin inside of words."""
+    integers: dict[str, Any] = {"segmented": False, "equations": 1, "integers": True}
+    for outer, n, inner in ((1, 2**31, 1), (1, 2**31, 128), (3000, 1000003, 1)):
+        shape = tuning.Shape(outer, n, inner, width, 1, **integers)
+        chosen = tuning.lookback(shape)
+        assert tuning.as_read(shape, chosen, reverse=False, exclusive=False) == chosen
+    shape = tuning.Shape(3000, 2**20, 1, width, 1, **integers)
+    assert tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False).held

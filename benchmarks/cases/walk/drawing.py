@@ -53,7 +53,8 @@ def _transformed(rng: random.Random, draw: Any, size: int) -> Drawn:
 
 def _has_derivative(drawn: Drawn) -> bool:
     floats = [x for x in drawn.leaves if x.is_floating]
-    return bool(floats) and drawn.function not in ("enumerate", "Segments")
+    has_results = any(x.is_floating for x in drawn.results)
+    return bool(floats) and has_results and drawn.function not in ("enumerate", "Segments")
 
 
 def _float_leaves(drawn: Drawn) -> tuple[int, ...]:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
-from benchmarks.cases.walk import reductions, scans, systems, vectors
+from benchmarks.cases.walk import (
+    compaction,
+    products,
+    reductions,
+    scans,
+    statistics,
+    systems,
+    vectors,
+)
 from benchmarks.cases.walk.calls import Drawn
 
 FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
@@ -15,6 +23,8 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "linear_recurrence": (10, scans.draw_recurrence),
     "tridiagonal_solve": (4, systems.draw_system),
     "by ids": (11, reductions.draw_by_ids),
+    "products": (4, products.draw_product),
+    "statistics": (8, statistics.draw_statistic),
     "plans": (4, reductions.draw_plan),
     "reduce": (11, reductions.draw_reduce),
     "pack": (4, vectors.draw_pack),
@@ -22,6 +32,12 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "split_and_segment": (1, vectors.draw_split_segments),
     "enumerate": (3, vectors.draw_enumerate),
     "distribute": (2, vectors.draw_distribute),
+    "nonzero": (2, compaction.draw_nonzero),
+    "histogram": (2, compaction.draw_histogram),
+    "partition": (2, compaction.draw_partition),
+    "run_length_encode": (2, compaction.draw_encode),
+    "run_length_decode": (2, compaction.draw_decode),
+    "unique_sorted": (2, compaction.draw_unique),
     "Segments": (3, vectors.draw_convert),
 }
 """How often a kind of call is drawn, and what draws it."""

@@ -186,7 +186,7 @@ def _of_floats(
 # --- what others offer --------------------------------------------------------------------------
 
 
-def _widened(x: jax.Array) -> jax.Array:
+def widened(x: jax.Array) -> jax.Array:
     """Half precision in float32, as jscan combines it."""
     half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
     return x.astype(jnp.float32) if half else x
@@ -196,7 +196,7 @@ def lax_cumulative(
     name: str, before: float | None, axis: int, reverse: bool, x: jax.Array
 ) -> jax.Array:
     """`lax.cumsum` and the like; exclusive where there is something to stand before the first."""
-    wide = x if name in ("cummax", "cummin") else _widened(x)
+    wide = x if name in ("cummax", "cummin") else widened(x)
     result: jax.Array = getattr(lax, name)(wide, axis, reverse)
     if before is not None:
         ends = [(0, 0, 0)] * x.ndim
@@ -247,7 +247,7 @@ def lax_recurrence(axis: int, reverse: bool, a: jax.Array, b: jax.Array) -> Any:
 
 def ops_by_ids(name: str, count: int, x: jax.Array, ids: jax.Array, **how: Any) -> jax.Array:
     """`jax.ops.segment_sum` and the like."""
-    wide = x if name in ("segment_max", "segment_min") else _widened(x)
+    wide = x if name in ("segment_max", "segment_min") else widened(x)
     result: jax.Array = getattr(jax.ops, name)(wide, ids, count, **how)
     return result.astype(x.dtype)
 
@@ -283,7 +283,7 @@ def ops_reduced(
 ) -> jax.Array:
     """The segments of an axis by `jax.ops`, which are numbered first."""
     ids = numbers_of(form, x.shape[axis], given)
-    rows = jnp.moveaxis(_widened(x), axis, 0)
+    rows = jnp.moveaxis(widened(x), axis, 0)
     result = getattr(jax.ops, name)(rows, ids, count, indices_are_sorted=True)
     return jnp.moveaxis(result, 0, axis).astype(x.dtype)
 

@@ -23,7 +23,8 @@ SECTOR = 32
 """The bytes that a GPU reads at least, wherever it reads."""
 
 
-def _mask(rng: random.Random, extents: tuple[int, ...]) -> tuple[Operand, float]:
+def mask_of(rng: random.Random, extents: tuple[int, ...]) -> tuple[Operand, float]:
+    """A mask, and the share of it that is true."""
     density = rng.choice([0.0001, 0.01, 0.1, 0.5, 0.5, 0.9, 1.0])
     dtype = rng.choices(["bool", "uint8", "int32"], [8, 1, 1])[0]
     return Operand(extents, dtype, call(values.marks, round(density * 10**6))), density
@@ -35,7 +36,7 @@ def draw_pack(rng: random.Random, size: int) -> Drawn:
     shape = shapes.drawn(rng, size, ("one row", "one row", "short rows", "primes", "few lanes"))
     whole = rng.random() < 0.5
     masked = shape.extents if whole else shape.extents[:1]
-    mask, density = _mask(rng, masked)
+    mask, density = mask_of(rng, masked)
     kept = max(round(density * math.prod(masked)), 1)
     x = leaf(shape.extents, dtype, "numbers")
     out = Operand((kept, *shape.extents[len(masked) :]), dtype)
@@ -59,7 +60,7 @@ def draw_split(rng: random.Random, size: int) -> Drawn:
     """`jscan.split`, by one mask or one for each row."""
     dtype, shape = dtype_of(rng, NUMBERS), shapes.drawn(rng, size)
     own = rng.random() < 0.5
-    mask, density = _mask(rng, shape.extents if own else (shape.length,))
+    mask, density = mask_of(rng, shape.extents if own else (shape.length,))
     x = leaf(shape.extents, dtype, "numbers")
     peer = call(operations.jnp_split, shape.axis)
     words = f"{density:.2%} of {mask.dtype}" + (" of each row" if own else "")
@@ -79,7 +80,7 @@ def draw_split_segments(rng: random.Random, size: int) -> Drawn:
     dtype, shape = dtype_of(rng, NUMBERS), shapes.drawn(rng, size)
     own = rng.random() < 0.5
     extents = shape.extents if own else (shape.length,)
-    mask, density = _mask(rng, extents)
+    mask, density = mask_of(rng, extents)
     period = rng.choice([p for p in PERIODS if p <= shape.length])
     flags = Operand(extents, "bool", call(values.marks, round(10**6 / period)))
     x = leaf(shape.extents, dtype, "numbers")
@@ -96,7 +97,7 @@ def draw_split_segments(rng: random.Random, size: int) -> Drawn:
 def draw_enumerate(rng: random.Random, size: int) -> Drawn:
     """`jscan.enumerate`."""
     shape = shapes.drawn(rng, size)
-    mask, density = _mask(rng, shape.extents)
+    mask, density = mask_of(rng, shape.extents)
     way = way_of(rng, shape, exclusive=0.0)
     peers = {}
     if not way.division.form:

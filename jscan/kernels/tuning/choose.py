@@ -169,7 +169,7 @@ def _full(shape: Shape) -> Rule:
     many_rows = shape.outer >= device().many_rows and shape.leaves == 2
     # Masks of words take registers: int8 sums of (2560, 50257) 0.66 of copy speed with 4096 places,
     # 0.55 with 8192; by affine 0.80 with 1024, 0.68 with 2048 (H200, 2026-11-23).
-    by_words = shape.n % (16 // min(shape.width, 16)) != 0 and suits_words(shape)
+    by_words = shape.uneven and suits_words(shape)
     if many_rows or by_words:
         return dataclasses.replace(rule, length=max(rule.length // 2, 256))
     return rule

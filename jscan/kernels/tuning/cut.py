@@ -83,6 +83,11 @@ class Shape:
         """The 32-bit words that an element takes, rounded up to a power of two."""
         return next_power_of_2(max(self.width, 4)) // 4
 
+    @property
+    def uneven(self) -> bool:
+        """Whether rows begin inside of 16 bytes, those of all leaves together."""
+        return self.n % (16 // min(self.width, 16)) != 0
+
 
 @dataclasses.dataclass(frozen=True)
 class Rule:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from jscan import extent
 from jscan.kernels.tuning.cut import Shape, Tuning, next_power_of_2
 
 STRIP = 16
@@ -13,8 +14,12 @@ LIGHT = 4
 
 
 def as_read(shape: Shape, chosen: Tuning, *, reverse: bool, exclusive: bool) -> Tuning:
-    """The tile that is held where that is faster than what was ``chosen``, else that."""
-    if shape.tile is not None or shape.equations > LIGHT or shape.complex or chosen.rows > 1:
+    """The tile that is held where that is faster than what was ``chosen``, else that.
+
+    Tiles of an axis that is far cannot be held (`held.may_hold`), and would spill.
+    """
+    given = shape.tile is not None or chosen.rows > 1
+    if given or shape.equations > LIGHT or shape.complex or shape.n >= extent.FAR:
         return chosen
     if shape.inner > 1:
         held = _of_lanes(shape, chosen)
@@ -33,7 +38,9 @@ def _of_neighbours(shape: Shape, chosen: Tuning, *, forward: bool, exclusive: bo
     and 0.76. Segmented tiles are slower held: uint8 0.52 and 0.46, float16 0.78 and 0.70.
     """
     few = shape.outer * shape.n < 2**22
-    if few or shape.segmented or chosen.warps > 1:
+    # Tiles with places in front of a row are not held.
+    leads = shape.outer > 1 and shape.uneven
+    if few or leads or shape.segmented or chosen.warps > 1:
         return chosen
     of_one = shape.leaves == 1
     if of_one and shape.width == 1:
