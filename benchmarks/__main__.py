@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks all``, the name of a suite, or ``readme``."""
+"""The command line: ``python -m benchmarks all``, the name of a suite, or ``pages``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from benchmarks.reporting import terminal
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one suite or all; 1 if an answer was wrong or a case failed, 2 where it needs a GPU."""
     options = _parser().parse_args(arguments)
-    if options.suite == "readme":
+    if options.suite == "pages":
         # Imported here because it needs matplotlib, which measurements do without.
-        from benchmarks.reporting import readme
+        from benchmarks.reporting import pages
 
-        return readme.main()
+        return pages.main()
     start = time.monotonic()
     status = walking.asked(options) if options.suite == "walk" else runs.asked(options)
     terminal.say(f"{time.monotonic() - start:.0f} s")
@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     suites = parser.add_subparsers(dest="suite", required=True)
-    shown = "tables and plots, here and in the README, from the results that there are"
-    suites.add_parser("readme", help=shown, description=shown)
+    shown = "tables and plots, in results, README and docs, from the results that there are"
+    suites.add_parser("pages", help=shown, description=shown)
     drawn = "calls of the public API that nobody chose, drawn from a seed, on one GPU"
     walk = suites.add_parser("walk", help=drawn, description=drawn)
     walk.add_argument("--out", type=pathlib.Path, help="the JSON file to write")

@@ -18,7 +18,7 @@ def page(results: Results, drawn: Collection[str]) -> str:
     """Everything that was measured, suite by suite, with the figures of those in ``drawn``."""
     parts = [
         "# All figures",
-        "Written by `python -m benchmarks readme` from the JSON beside this page, which has what "
+        "Written by `python -m benchmarks pages` from the JSON beside this page, which has what "
         "is left out here: spread, kernels, and errors of the answers. A share is that of copy "
         "speed, at the bytes that any implementation has to move; copy speed is `x + 1` on 2^28 "
         "32-bit words in the same process. Libraries outside JAX are timed by CUDA events, which "
