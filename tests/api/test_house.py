@@ -25,7 +25,7 @@ FLOORS = (
     "rules",
     "derivatives.scan_jvp",
     "plain",
-    "plans segments counted traced_bounds",
+    "plans segments described counted traced_bounds",
     "primitives",
     "kernels",
     "derivatives",
@@ -34,7 +34,7 @@ FLOORS = (
     "heads",
     "called",
     "written",
-    "arguments jaxprs meshes operators",
+    "arguments bits jaxprs meshes operators",
     "eager extent engines remembered",
     "capabilities versions",
 )

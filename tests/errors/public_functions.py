@@ -300,6 +300,12 @@ PARTS = (
         {"values": [*wrong.NUMBERS, *wrong.FIVE_ROWS, *wrong.SCALAR]},
     ),
     _part("from_flags", {"flags": FLAGS}, {"flags": wrong.HEADS}),
+    _part(
+        "from_packed",
+        {"words": np.array([5], np.uint8), "total": 6},
+        {"words": wrong.WORDS, "total": [*wrong.COUNT, *wrong.known({"more words": 9})]},
+    ),
+    Function("Segments.packed", KNOWN.packed, {"dtype": np.uint8}, {"dtype": wrong.WORD}),
     _part("from_ids", {"ids": FLAGS}, {"ids": wrong.HEADS}),
     _part(
         "from_lengths",
