@@ -138,11 +138,11 @@ def advanced(solve: Solver, rest: jax.Array, water: Water, steps: int) -> Water:
     return lax.fori_loop(0, steps, lambda _, water: step(solve, rest, water), water)
 
 
-def surface_by_scipy(rest: np.ndarray, water: Water) -> np.ndarray:
+def surface_by_scipy(rest: jax.Array, water: Water) -> np.ndarray:
     """The surface a step later as Kass and Miller have it, in double precision."""
     surface, *flows = (np.asarray(x, np.float64) for x in (water.surface, *water.flows))
     moved = sum(flow - np.roll(flow, 1, axis) for axis, flow in enumerate(flows))
-    depth, right = np.maximum(rest + surface, 0), 2 * surface - (surface - moved)
+    depth, right = np.maximum(np.asarray(rest) + surface, 0), 2 * surface - (surface - moved)
     for axis in (1, 0):
         deep = np.moveaxis(depth, axis, -1)
         after = SPREAD * (deep + np.roll(deep, -1, -1)) / 2
@@ -169,7 +169,7 @@ class Record(NamedTuple):
     off: dict[str, float]
 
 
-def compare(record: Record, rest: np.ndarray, water: Water, steps: int) -> None:
+def compare(record: Record, rest: jax.Array, water: Water, steps: int) -> None:
     """Takes a step by every solver, and times those that the simulation does not."""
     seconds, expected = seconds_of(partial(surface_by_scipy, rest, water))
     record.times[SCIPY].append(seconds)
@@ -183,8 +183,8 @@ def compare(record: Record, rest: np.ndarray, water: Water, steps: int) -> None:
 
 def simulate(cells: int, count: int) -> tuple[list[np.ndarray], list[str]]:
     """Frames of the surface in a grid, and what is wrong; prints steps per second."""
-    rest, hill = basin(cells)
-    still = jnp.zeros_like(hill)
+    depth, hill = basin(cells)
+    rest, still = jnp.asarray(depth), jnp.zeros_like(depth)
     water, frames = Water(jnp.asarray(hill), (still, still)), [hill]
     steps, look_every = steps_of_frame(cells), -(-count // LOOKS)
     record = Record({name: [] for name in (JSCAN, LAX, SCIPY)}, dict.fromkeys(SOLVERS, 0.0))
