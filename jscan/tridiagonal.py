@@ -8,14 +8,14 @@ pivots are ``w[i] = d[i] - a[i] c[i-1] / w[i-1]``. What is scanned is ``v[i] = w
 the part of a pivot by which it dominates its row. With ``s[i] = d[i] - |a[i]| - |c[i]|`` and
 ``t[i] = a[i] c[i-1]``,
 
-    v[i] = (P v[i-1] + Q) / (v[i-1] + S),   P = s[i] + |a[i]|,   S = |c[i-1]|,
+    v[i] = (P v[i-1] + Q) / (v[i-1] + S),   P = d[i] - |c[i]|,   S = |c[i-1]|,
                                             Q = s[i] |c[i-1]| + |t[i]| - t[i]
 
 Where rows are dominated by the diagonal and real, ``s``, ``P``, ``Q`` and ``S`` are not negative. A
-composition of such maps then adds, multiplies and divides, and nothing cancels: every pivot is
-right but for a few roundings a level of the scan, however near to singular the matrix is. A map is
-divided by its third coefficient, which becomes 1, so that a product of many neither overflows nor
-underflows.
+composition of such maps then adds, multiplies and divides, and nothing cancels. Since ``s`` is
+rounded once from what is exact, every pivot is right but for a few roundings a level of the scan,
+however near to singular the matrix is. A map is divided by its third coefficient, which becomes 1,
+so that a product of many neither overflows nor underflows.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
 from jscan.eager import compiled, elements, number
+from jscan.operators import float_limits
 from jscan.recurrences import linear_recurrence
 from jscan.scans import associative_scan
 
@@ -204,18 +205,21 @@ class _Factors:
         sizes = [jnp.abs(x) for x in (matrix.below, matrix.middle, matrix.above)]
         largest = jnp.maximum(jnp.maximum(sizes[0], sizes[1]), sizes[2])
         sign = jnp.where(matrix.middle == 0, jnp.ones_like(matrix.middle), lax.sign(matrix.middle))
-        scale = jnp.conj(sign) / largest.astype(dtype)
+        # An inverse that is flushed to zero, of a row that is close to overflow, would lose it.
+        tiny = float_limits(dtype).tiny
+        inverse = jnp.clip(1 / largest, tiny, 1 / tiny)
+        scale = jnp.conj(sign) * inverse.astype(dtype)
         below, above = matrix.below * scale, matrix.above * scale
-        # Of the row as it was: an excess of zero must not become a rounding.
-        excess = (sizes[1] - sizes[0] - sizes[2]) / largest
-        v = _excess_of_pivots(excess, below, above, matrix.axis)
+        excess, rest = _excess_of_rows(*sizes) * inverse, (sizes[1] - sizes[2]) * inverse
+        v = _excess_of_pivots(excess, rest, below, above, matrix.axis)
         pivots = v + jnp.abs(above).astype(dtype)
         return cls(scale, below, above / pivots, pivots, matrix.axis)
 
     def solve(self, b: jax.Array) -> jax.Array:
         """``T^-1 b``."""
+        # Of a row that is close to overflow ``scale / pivots`` would be flushed to zero.
         y = linear_recurrence(
-            -self.below / self.pivots, b * (self.scale / self.pivots), axis=self.axis
+            -self.below / self.pivots, b * self.scale / self.pivots, axis=self.axis
         )
         return linear_recurrence(-self.above, y, axis=self.axis, reverse=True)
 
@@ -231,13 +235,23 @@ class _Factors:
         return x * self.scale
 
 
-def _excess_of_pivots(s: jax.Array, a: jax.Array, c: jax.Array, axis: int) -> jax.Array:
-    """``v``, as at the head of this file."""
+def _excess_of_rows(below: jax.Array, middle: jax.Array, above: jax.Array) -> jax.Array:
+    """``middle - below - above`` of sizes, of which all digits are right however small it is."""
+    larger, smaller = jnp.maximum(below, above), jnp.minimum(below, above)
+    rest = middle - larger
+    rounding = middle - rest - larger
+    return rest - smaller + rounding
+
+
+def _excess_of_pivots(
+    s: jax.Array, p: jax.Array, a: jax.Array, c: jax.Array, axis: int
+) -> jax.Array:
+    """``v``, as at the head of this file: ``p`` is that P, of which ``s`` is a part."""
     before = jnp.roll(c, 1, axis)
     product, size = a * before, jnp.abs(before)
     # Of real numbers the bracket is exact: it is 0, or twice the product.
     opposite = jnp.abs(product).astype(product.dtype) - product
-    p, q, r = (x.astype(product.dtype) for x in (s + jnp.abs(a), s * size, size))
+    p, q, r = (x.astype(product.dtype) for x in (p, s * size, size))
     p, q, r = jnp.broadcast_arrays(p, q + opposite, r)
     # The first map is a constant, so v = infinity may come before it, and P is what it becomes.
     v: jax.Array = associative_scan(_composed, (p, q, r), axis=axis)[0]

@@ -127,6 +127,41 @@ def test_nothing_cancels_in_the_solution_of_a_laplacian():
     assert error(peer) > 500 * EPS
 
 
+def test_an_excess_of_one_rounding_counts_in_full():
+    """The system is as near to singular as float32 allows, and every digit of x is right."""
+    rng, n = np.random.default_rng(3), 1000
+    dl, du = (10.0 ** rng.uniform(-3, 0, (2, n))).astype(np.float32)
+    dl[0] = du[-1] = 0
+    # Twins just below a power of two are what a difference of two floats rounds worst.
+    dl[500] = du[500] = np.nextafter(np.float32(1), np.float32(0))
+    d = dl + du
+    d = np.where(d < dl.astype(np.float64) + du, np.nextafter(d, floats(np.inf)), d)
+    d[500] = 2
+    b = rng.uniform(0, 1, n).astype(np.float32)
+    a, c = dl.astype(np.float64), du.astype(np.float64)
+    excess, v, x = d - a - c, np.zeros(n + 1), b.astype(np.float64)
+    for i in range(n):  # nothing is subtracted, so all of float64's digits are right
+        if i:
+            x[i] += a[i] * x[i - 1]
+        v[i] = excess[i] + (a[i] * v[i - 1] / (v[i - 1] + c[i - 1]) if i else 0)
+        x[i] /= v[i] + c[i]
+    for i in reversed(range(n - 1)):
+        x[i] += c[i] / (v[i] + c[i]) * x[i + 1]
+    np.testing.assert_allclose(jscan.tridiagonal_solve(-dl, d, -du, b), x, rtol=50 * EPS)
+
+
+def test_what_flows_with_a_wind_is_right_in_every_digit():
+    """Columns dominate, not rows, some of which are a thousand times their diagonal below it."""
+    rng, n = np.random.default_rng(0), 1000
+    wind = (10.0 ** rng.uniform(-3, 3, n)).astype(np.float32)
+    dl, d = -np.roll(wind, 1), 1 + wind
+    b = rng.uniform(0, 1, n).astype(np.float32)
+    x = b.astype(np.float64)
+    for i in range(n):
+        x[i] = (x[i] - (dl[i] * x[i - 1] if i else 0)) / d[i]
+    np.testing.assert_allclose(jscan.tridiagonal_solve(dl, d, 0.0, b), x, rtol=50 * EPS)
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 8])
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("kind", ["f", "c"])
@@ -211,7 +246,7 @@ def test_a_ring_with_nothing_to_hold_it_is_singular():
 
 
 def test_elements_near_the_ends_of_float32_neither_overflow_nor_underflow():
-    for size in (1e-30, 1e30):
+    for size in (1e-30, 1e30, 8e37):
         given = [x * np.float32(size) for x in system(laplacian, 1000)]
         x = jscan.tridiagonal_solve(*given)
         assert tridiagonal.residual(given, x) < 4
