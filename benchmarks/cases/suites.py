@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from benchmarks.cases import core, derivatives, operators, segments, strategies, tiles
+from benchmarks.cases import core, derivatives, functions, operators, segments, strategies, tiles
 from benchmarks.cases.case import Case
 
 
@@ -23,6 +23,10 @@ SUITES = {
     ),
     "segments": Suite(segments.cases, "reductions, conversions, pack and split on one GPU"),
     "derivatives": Suite(derivatives.cases, "recurrences and gradients of scans on one GPU"),
+    "functions": Suite(
+        functions.cases,
+        "functions that are built of scans; beside plain JAX on a CPU where there is no GPU",
+    ),
     "strategies": Suite(
         strategies.cases, "every strategy over the length; a CPU comparison where there is no GPU"
     ),
