@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import importlib.metadata
+import os
 import pathlib
 import platform
 import re
@@ -54,6 +55,21 @@ def record(commit: str | None = None) -> dict[str, Any]:
         "commit": commit or _output("git", "rev-parse", "HEAD"),
         "uncommitted_changes": None if changed is None else bool(changed),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def company() -> dict[str, Any]:
+    """How many processors there are for this process, and how much else ran on the machine.
+
+    The load is that of the minutes before the measurement.
+    """
+    processors = len(os.sched_getaffinity(0))
+    load = os.getloadavg()[1]
+    return {
+        "processors": processors,
+        "of": os.cpu_count(),
+        "load_before": round(load, 2),
+        "shared": load > 0.5,
     }
 
 
