@@ -15,6 +15,7 @@ from jax.experimental import sparse
 from benchmarks.cases.operations import changes, jnp_offsets_to_ids
 
 Leaves = tuple[jax.Array, ...]
+Pair = tuple[jax.Array, jax.Array]
 
 
 def bcsr(values: jax.Array, indices: jax.Array, offsets: jax.Array, x: jax.Array) -> Any:
@@ -58,14 +59,14 @@ def eliminated(dl: jax.Array, d: jax.Array, du: jax.Array, b: jax.Array) -> jax.
 def by_a_loop(dl: jax.Array, d: jax.Array, du: jax.Array, b: jax.Array) -> jax.Array:
     """The same by elimination row after row, in two loops."""
 
-    def down(carry: Leaves, row: Leaves) -> tuple[Leaves, Leaves]:
+    def down(carry: Pair, row: Leaves) -> tuple[Pair, Pair]:
         above, right = carry
         below, middle, here, mine = row
         pivot = middle - below * above
         found = here / pivot, (mine - below * right) / pivot
         return found, found
 
-    def up(x: jax.Array, row: Leaves) -> tuple[jax.Array, jax.Array]:
+    def up(x: jax.Array, row: Pair) -> Pair:
         above, right = row
         x = right - above * x
         return x, x
@@ -122,12 +123,12 @@ def decoded(n: int, values: jax.Array, lengths: jax.Array) -> jax.Array:
     return jnp.repeat(values, lengths, total_repeat_length=n)
 
 
-def unique(size: int, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def unique(size: int, x: jax.Array) -> Pair:
     """The different elements by jnp.unique, which sorts."""
     return jnp.unique(x, size=size, fill_value=0), jnp.sum(changes(x))
 
 
-def unique_neighbours(size: int, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def unique_neighbours(size: int, x: jax.Array) -> Pair:
     """The different elements of what is sorted, by jnp.nonzero."""
     values, _, count = encoded(size, x)
     return values, count
@@ -144,12 +145,12 @@ def sorted_counts(length: int, keys: jax.Array) -> jax.Array:
     return jnp.diff(ends, prepend=0)
 
 
-def parted(x: jax.Array, signs: jax.Array) -> tuple[jax.Array, jax.Array]:
+def parted(x: jax.Array, signs: jax.Array) -> Pair:
     """Three parts by a stable jnp.argsort of the signs."""
     return x[jnp.argsort(signs, stable=True)], _lengths(signs)
 
 
-def parted_by_scatter(x: jax.Array, signs: jax.Array) -> tuple[jax.Array, jax.Array]:
+def parted_by_scatter(x: jax.Array, signs: jax.Array) -> Pair:
     """Three parts, each counted, and one scatter."""
     lengths = _lengths(signs)
     low, same = signs < 0, signs == 0
@@ -175,7 +176,7 @@ def _greatest(count: int, x: jax.Array, ids: jax.Array) -> jax.Array:
 
 def segment_mean(count: int, x: jax.Array, ids: jax.Array) -> jax.Array:
     """Sums by lengths."""
-    lengths = _total(count, jnp.ones(ids.shape, jnp.int32), ids)
+    lengths = _total(count, jnp.ones(ids.shape, x.dtype), ids)
     return _total(count, x, ids) / jnp.maximum(lengths, 1)
 
 

@@ -20,7 +20,8 @@ def close_to(reference: Operation, bound: float) -> Check:
 
 
 def _distance(reference: Operation, result: jax.Array, x: jax.Array, *described: Any) -> jax.Array:
-    return jnp.max(jnp.abs(result - reference(x.astype(jnp.float64), *described)))
+    wide = result.astype(jnp.float64)
+    return jnp.max(jnp.abs(wide - reference(x.astype(jnp.float64), *described)))
 
 
 @functools.partial(

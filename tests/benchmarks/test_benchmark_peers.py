@@ -63,6 +63,12 @@ def test_a_library_is_timed_and_its_answer_compared(fake):
     assert machine.record()["torch"] == "1.2.3"
 
 
+def test_operations_of_several_operands_are_prepared_for_a_shape():
+    keys = jnp.array([1, 4, 1], jnp.int32)
+    call = outside.CuPy().prepared(np, "bincount", 0, [keys], jnp.zeros(6, jnp.int32))
+    np.testing.assert_array_equal(call(), [0, 2, 0, 0, 1, 0])
+
+
 def test_an_absent_library_and_one_that_fails_say_so(fake):
     assert measured("cumprod") == "NotImplementedError: cumprod"
     assert fake.released == 1
