@@ -18,7 +18,16 @@ from benchmarks.cases import static as static_cases
 from benchmarks.cases.case import Case
 from benchmarks.cases.cpu_inputs import Comparison, comparison
 from benchmarks.cases.suites import SUITES
-from benchmarks.measuring import accuracy, cpu, devices, machine, measure, outside, overhead, static
+from benchmarks.measuring import (
+    accuracy,
+    cpu,
+    devices,
+    machine,
+    measure,
+    outside,
+    overhead,
+    static,
+)
 from benchmarks.measuring.measure import Outcome, Stopwatch
 from benchmarks.measuring.programs import Program, compile_all, copy_program, plan, programs_of
 from benchmarks.reporting import report, static_table, terminal

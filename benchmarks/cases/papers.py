@@ -215,15 +215,15 @@ CHAIN = dataclasses.replace(
 PRIMITIVES = Paper(
     2007,
     "Sengupta, Harris, Zhang and Owens, *Scan Primitives for GPU Computing*",
-    "a GPU of 2007",
-    "the paper, Graphics Hardware 2007, pages 97 to 106",
+    "a GPU",
+    "Graphics Hardware 2007, pages 97 to 106, as this project's plan quotes it",
 )
 MATRICES = Paper(
     2008,
     "Dotsenko, Govindaraju, Sloan, Boyd and Manferdelli, *Fast Scan Algorithms on Graphics "
     "Processors*",
     "GeForce 8800",
-    "its abstract, ICS 2008, pages 205 to 213 (hgpu.org/?p=1973)",
+    "its abstract, ICS 2008, pages 205 to 213 (<https://hgpu.org/?p=1973>)",
 )
 
 
@@ -232,7 +232,7 @@ def _lookback(device: str) -> Paper:
         2016,
         "Merrill and Garland, *Single-pass Parallel Prefix Scan with Decoupled Look-back*",
         device,
-        "a summary of NVR-2016-002 in a public collection of notes, not the report itself",
+        "a public summary of the report, NVR-2016-002: at second hand",
     )
 
 
@@ -247,7 +247,7 @@ FIGURES = (
         FORWARD,
         10.0,
         "×",
-        "as fast as scans before it, at the most; here as the 2.61 ms of 2007",
+        "as fast as scans of GPUs before, at the most; here as the 2.61 ms of 2007",
         2.61,
     ),
     Figure(_lookback("Tesla C2050"), SCAN, 14.4, "10⁹/s"),

@@ -48,7 +48,7 @@ def measured(
 def copy_speed() -> float:
     """Bytes a second of a copy in plain JAX, read and written."""
     run, _ = _compiled(programs.add_one, [operand := jnp.arange(COPIED, dtype=jnp.int32)])
-    took = _by_turns({"copy": run}, [operand])["copy"]
+    took = by_turns({"copy": run}, [operand])["copy"]
     return 8e3 * COPIED / took
 
 
@@ -59,7 +59,7 @@ def _entry(case: Comparison, bandwidth: float | None) -> dict[str, Any]:
         compiled[name], compiling[name] = _compiled(run, operands)
     answers = {name: run(*operands) for name, run in compiled.items()}
     results = {name: jax.tree.leaves(answer) for name, answer in answers.items()}
-    times = _by_turns(compiled, operands)
+    times = by_turns(compiled, operands)
     best = min(case.peers, key=lambda name: times[name])
     entry: dict[str, Any] = {
         "name": case.name,
@@ -70,7 +70,7 @@ def _entry(case: Comparison, bandwidth: float | None) -> dict[str, Any]:
         "jscan_compile_s": _rounded(compiling["jscan"]),
         "fastest_compile_s": _rounded(compiling[best]),
         "compile_ratio": _rounded(compiling["jscan"] / compiling[best]),
-        "difference": max(_difference(results["jscan"], results[name]) for name in case.peers),
+        "difference": max(difference(results["jscan"], results[name]) for name in case.peers),
     }
     if case.bytes is not None and bandwidth is not None:
         at_copy_speed = 1e3 * case.bytes / bandwidth
@@ -98,7 +98,7 @@ def _compiled(run: Operation, operands: Sequence[jax.Array]) -> tuple[Callable[.
     return program, best
 
 
-def _by_turns(
+def by_turns(
     programs: Mapping[str, Callable[..., Any]], operands: Sequence[jax.Array]
 ) -> dict[str, float]:
     """The fewest milliseconds that each program takes.
@@ -116,7 +116,7 @@ def _by_turns(
     return best
 
 
-def _difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
+def difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
     """The largest difference of results, as a share of the largest number among them."""
     found = 0.0
     for x, y in zip(ours, theirs, strict=True):

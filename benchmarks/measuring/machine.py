@@ -59,18 +59,28 @@ def record(commit: str | None = None) -> dict[str, Any]:
 
 
 def company() -> dict[str, Any]:
-    """How many processors there are for this process, and how much else ran on the machine.
+    """The processor, how many there are for this process, and how much else ran on the machine.
 
     The load is that of the minutes before the measurement.
     """
     processors = len(os.sched_getaffinity(0))
     load = os.getloadavg()[1]
     return {
+        "processor": _processor(),
         "processors": processors,
         "of": os.cpu_count(),
         "load_before": round(load, 2),
         "shared": load > 0.5,
     }
+
+
+def _processor() -> str | None:
+    """The processor's name, where Linux tells it."""
+    with contextlib.suppress(OSError):
+        told = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        named = re.search(r"^model name\s*: (.+)$", told, re.MULTILINE)
+        return named.group(1).strip() if named else None
+    return None
 
 
 def _others() -> dict[str, str | None]:
