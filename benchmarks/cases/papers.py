@@ -131,7 +131,8 @@ def radix_sort(keys: jax.Array) -> jax.Array:
     """Integers of 32 bits in order, by a split for each bit; of the sign it is the other way."""
 
     def by_bit(bit: jax.Array, keys: jax.Array) -> jax.Array:
-        result: jax.Array = jscan.split(keys, ((keys >> bit) & 1) != (bit == 31))
+        has_bit = ((keys >> bit) & 1) == 1
+        result: jax.Array = jscan.split(keys, has_bit != (bit == 31))
         return result
 
     return lax.fori_loop(0, 32, by_bit, keys)
