@@ -23,10 +23,6 @@ SUITES = {
     ),
     "segments": Suite(segments.cases, "reductions, conversions, pack and split on one GPU"),
     "derivatives": Suite(derivatives.cases, "recurrences and gradients of scans on one GPU"),
-    "functions": Suite(
-        functions.cases,
-        "functions that are built of scans; beside plain JAX on a CPU where there is no GPU",
-    ),
     "strategies": Suite(
         strategies.cases, "every strategy over the length; a CPU comparison where there is no GPU"
     ),
@@ -39,4 +35,8 @@ SUITES = {
     "tiles": Suite(tiles.cases, "forced tiles and windows on one GPU"),
     "reductions": Suite(strategies.reductions, "every strategy of reductions on one GPU"),
     "scaling": Suite(tiles.scaling, "forced numbers of programs on one GPU"),
+    "functions": Suite(
+        functions.cases,
+        "functions that are built of scans; beside plain JAX on a CPU where there is no GPU",
+    ),
 }

@@ -88,7 +88,8 @@ def measure(
             return NOT_INSTALLED
         times, result = library.time(peer.operation, peer.axis, operands, like, iterations)
         if not isinstance(result, jax.Array):
-            result = jnp.from_dlpack(result)
+            with jax.enable_x64(True):  # libraries count in 64 bits
+                result = jnp.from_dlpack(result).astype(like.dtype)
         return times, float(error(result.astype(like.dtype).reshape(like.shape), like))
     except Exception as failure:  # a library's failure is not the case's
         return f"{type(failure).__name__}: {failure}"[:200]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -125,6 +126,8 @@ def _functions(functions: Found) -> Iterator[str]:
         "more than 1 where operands stay in a cache. What a GPU takes, beside cuSPARSE, CuPy and "
         "CUB too, is on the page of all figures, `benchmarks/results/TABLES.md`."
     )
+    for device, result in functions.items():
+        yield from _evenness(device, result)
     on_cpus = {device: result for device, result in functions.items() if device == "cpu"}
     if not on_cpus:
         yield "Not measured yet."
@@ -144,6 +147,32 @@ def _functions(functions: Found) -> Iterator[str]:
                 for case in result["cases"]
             ],
         )
+
+
+PER_ROW = "cub.ThreadPerRow"
+
+
+def _evenness(device: str, result: Mapping[str, Any]) -> Iterator[str]:
+    """How much less than a thread for each row a product is bound to one kind of matrix.
+
+    Papers on segmented scans compare the two over matrices of many kinds by how speeds vary.
+    """
+    cases = [case for case in result["cases"] if "share" in case.get("peers", {}).get(PER_ROW, {})]
+    if len(cases) < 2:
+        return
+    ours, theirs = (
+        [entry["share"] for entry in entries]
+        for entries in (cases, [case["peers"][PER_ROW] for case in cases])
+    )
+    yield (
+        f"Over {len(cases)} matrices of all kinds the speed of `csr_matvec` on {_named(device)} "
+        f"varies by {_variation(ours):.0%} of its mean (standard deviation), that of a thread for "
+        f"each row by {_variation(theirs):.0%}."
+    )
+
+
+def _variation(shares: Sequence[float]) -> float:
+    return statistics.pstdev(shares) / statistics.mean(shares)
 
 
 def _named(device: str) -> str:

@@ -99,3 +99,11 @@ def test_a_gpu_has_its_own_table_as_soon_as_it_was_measured(tmp_path):
     assert "## On one NVIDIA H200" in page
     assert "| 0.00512 ms | 510 × |" in page
     assert "## On a GPU" not in page
+
+
+def test_products_on_a_gpu_are_compared_by_how_much_their_speed_varies():
+    shares = [(0.4, 0.1), (0.6, 0.9)]
+    cases = [{"share": a, "peers": {"cub.ThreadPerRow": {"share": b}}} for a, b in shares]
+    page = then_and_now.page({}, {"NVIDIA H200": {"cases": cases}})
+    assert "varies by 20% of its mean" in " ".join(page.split())
+    assert "a thread for each row by 80%" in " ".join(page.split())
