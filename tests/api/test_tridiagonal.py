@@ -89,15 +89,52 @@ def test_the_residual_of_long_rows_and_after_one_more_step(kind):
     assert tridiagonal.residual(given, x) < 4
 
 
-@pytest.mark.parametrize("kind", DOMINATED)
-@pytest.mark.parametrize("n", [3, 1000])
-def test_the_residual_of_trees_is_no_larger(kind, n, monkeypatch):
+@pytest.fixture
+def trees(monkeypatch):
     """On a CPU a scan is a loop; on a GPU it combines as a tree does."""
     for name in ("associative_scan", "linear_recurrence"):
         monkeypatch.setattr(solver, name, partial(getattr(jscan, name), method="xla"))
+
+
+@pytest.mark.parametrize("kind", DOMINATED)
+@pytest.mark.parametrize("n", [3, 1000])
+@pytest.mark.usefixtures("trees")
+def test_the_residual_of_trees_is_no_larger(kind, n):
     given = system(kind, n)
     x = jax.jit(lambda *given: jscan.tridiagonal_solve(*given))(*given)
     assert tridiagonal.residual(given, x) < 4
+
+
+def with_columns_for_rows(kind: Callable[..., Any], n: int) -> list[Any]:
+    """The system of a kind with the transposed matrix, whose columns are dominated."""
+    dl, d, du, b = system(kind, n)
+    return [np.roll(du, 1, 0), d, np.roll(dl, -1, 0), b]
+
+
+@pytest.mark.parametrize("kind", DOMINATED)
+@pytest.mark.parametrize("n", [3, 1000])
+def test_the_residual_where_columns_are_dominated(kind, n):
+    given = with_columns_for_rows(kind, n)
+    x = jscan.tridiagonal_solve(*given)
+    assert tridiagonal.residual(given, x, in_sum=True) < 4
+
+
+@pytest.mark.parametrize("kind", DOMINATED)
+@pytest.mark.parametrize("n", [3, 1000])
+@pytest.mark.usefixtures("trees")
+def test_the_residual_of_trees_where_columns_are_dominated(kind, n):
+    given = with_columns_for_rows(kind, n)
+    x = jax.jit(lambda *given: jscan.tridiagonal_solve(*given))(*given)
+    assert tridiagonal.residual(given, x, in_sum=True) < 4
+
+
+def test_rows_and_columns_are_dominated_in_one_batch():
+    """Each system has the pivots that it needs, though one array holds both."""
+    rows, columns = system(of_many_sizes, 1000, 1), with_columns_for_rows(of_many_sizes, 1000)
+    both = [np.concatenate([x, y[:, :1]], 1) for x, y in zip(rows, columns, strict=True)]
+    x = np.asarray(jscan.tridiagonal_solve(*both))
+    assert tridiagonal.residual(rows, x[:, :1]) < 4
+    assert tridiagonal.residual([y[:, :1] for y in columns], x[:, 1:], in_sum=True) < 4
 
 
 @pytest.mark.parametrize("kind", DOMINATED)
