@@ -82,12 +82,14 @@ def tridiagonal_solve(
     of each row is promised: ``|b - A x|[i] <= 4 eps ((|dl[i]| + |d[i]| + |du[i]|) max |x| +
     |b[i]|)``. It was 3.2 eps at most for lengths to 10^5 and elements that differ by 10^12. Where
     columns are, ``|d[i]| >= 1.1 (|dl[i+1]| + |du[i-1]|)``, the sum of all is: ``sum |b - A x| <=
-    4 eps sum (|A| |x| + |b|)``; it was 0.7 eps. Where rows are just dominated the pivots stay as
-    accurate, but a tree of scans may lose some in ``x`` by its order: 24 eps at most of random rows
-    10^5 long, 0.7 of a Laplacian. One step more, ``x + tridiagonal_solve(dl, d, du, b - A x)``,
-    left 0.7 eps of each. A Laplacian's solution is more accurate than that of elimination, since
-    nothing cancels in its pivots: of 1000 unknowns in float32 its error is 1e-6, and that of
-    elimination 3e-4.
+    4 eps sum (|A| |x| + |b|)``; it was 1.2 eps. Where ``periodic`` both may be twice as large: 6.4
+    and 3.9 eps at most of 200,000 small systems of each kind.
+
+    Where rows are just dominated the pivots stay as accurate, but a tree of scans may lose some in
+    ``x`` by its order: 24 eps at most of random rows 10^5 long, 0.7 of a Laplacian. One step more,
+    ``x + tridiagonal_solve(dl, d, du, b - A x)``, left 0.7 eps of each. A Laplacian's solution is
+    more accurate than that of elimination, since nothing cancels in its pivots: of 1000 unknowns in
+    float32 its error is 1e-6, and that of elimination 3e-4.
 
     For any other matrix ``jax.lax.linalg.tridiagonal_solve`` is there, which pivots on a CPU. Here
     digits are lost, and more of them than by elimination without pivots: of 1000 rows with a

@@ -128,6 +128,21 @@ def test_the_residual_of_trees_where_columns_are_dominated(kind, n):
     assert tridiagonal.residual(given, x, in_sum=True) < 4
 
 
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("in_sum", [False, True], ids=["rows", "columns"])
+def test_the_residuals_of_many_small_systems(n, in_sum):
+    """Dominated by a tenth, in rows or in columns, by elements that differ by 10^6."""
+    rng, shape = np.random.default_rng(n), (n, 5000)
+    dl, du = 10 ** rng.uniform(-3, 3, (2, *shape)) * rng.choice((-1, 1), (2, *shape))
+    d = 1.1001 * (np.abs(dl) + np.abs(du)) * rng.choice((-1, 1), shape)
+    if in_sum:
+        dl, du = np.roll(du, 1, 0), np.roll(dl, -1, 0)
+    given = [x.astype(np.float32) for x in (dl, d, du, rng.uniform(-1, 1, shape))]
+    for periodic, promised in ((False, 4), (True, 8)):
+        x = jscan.tridiagonal_solve(*given, periodic=periodic)
+        assert tridiagonal.residual(given, x, periodic=periodic, in_sum=in_sum) < promised
+
+
 def test_rows_and_columns_are_dominated_in_one_batch():
     """Each system has the pivots that it needs, though one array holds both."""
     rows, columns = system(of_many_sizes, 1000, 1), with_columns_for_rows(of_many_sizes, 1000)
