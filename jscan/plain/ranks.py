@@ -171,18 +171,21 @@ def locate_on_cpu(bounds: jax.Array, *, n: int, emit: str, **_: Any) -> list[jax
     zero = jnp.zeros((), jnp.int32)
     words, zero, ends = extent.vary_alike([jnp.zeros((rows, n), jnp.int32), zero, ends])
 
+    def index(number: Any) -> Any:  # with 64-bit types that of a loop may have 64 bits
+        return lax.convert_element_type(number, np.int32)
+
     def of_row(row: Any, words: jax.Array) -> jax.Array:
         def of_segment(
             segment: Any, state: tuple[jax.Array, jax.Array]
         ) -> tuple[jax.Array, jax.Array]:
             words, first = state
-            number = jnp.full((1, 1), segment, jnp.int32)  # with 64-bit types it may have 64 bits
+            number = jnp.full((1, 1), segment, jnp.int32)
             # What nobody reads may hold anything, and is not written more than once either.
-            end = lax.dynamic_slice(ends, (row, segment), (1, 1))[0, 0]
+            end = lax.dynamic_slice(ends, (index(row), index(segment)), (1, 1))[0, 0]
             end = lax.clamp(first, end, np.int32(n))
 
             def put(i: Any, words: jax.Array) -> jax.Array:
-                return lax.dynamic_update_slice(words, number, (row, i))
+                return lax.dynamic_update_slice(words, number, (index(row), index(i)))
 
             return lax.fori_loop(first, end, put, words), end
 
