@@ -15,6 +15,7 @@ from tests.errors import wrong_values as wrong
 from tests.errors.by_segment import BY_SEGMENT
 from tests.errors.compaction_functions import COMPACTION
 from tests.errors.function import Function, Misuse
+from tests.errors.packed import PACKED
 from tests.errors.products import PRODUCTS
 from tests.errors.systems import SYSTEMS
 from tests.errors.wrong_values import FLAGS, Wrong, X, values
@@ -300,12 +301,7 @@ PARTS = (
         {"values": [*wrong.NUMBERS, *wrong.FIVE_ROWS, *wrong.SCALAR]},
     ),
     _part("from_flags", {"flags": FLAGS}, {"flags": wrong.HEADS}),
-    _part(
-        "from_packed",
-        {"words": np.array([5], np.uint8), "total": 6},
-        {"words": wrong.WORDS, "total": [*wrong.COUNT, *wrong.known({"more words": 9})]},
-    ),
-    Function("Segments.packed", KNOWN.packed, {"dtype": np.uint8}, {"dtype": wrong.WORD}),
+    *PACKED,
     _part("from_ids", {"ids": FLAGS}, {"ids": wrong.HEADS}),
     _part(
         "from_lengths",

@@ -190,20 +190,6 @@ SEGMENTS = [
     ),
 ]
 HEADS = [*DISCRETE, *NONE, *values({"a scalar": np.array(1)})]
-WORD = types(
-    {
-        "None": None,
-        "another dtype": np.int32,
-        "a wide one": "uint64",
-        "no name": "bits",
-        "a size": 8,
-    }
-)
-WORDS = [
-    *HEADS,
-    *types({"booleans": FLAGS > 0, "signed": FLAGS.astype(np.int8), "a list": [5]}),
-    *values({"two words": np.zeros(2, np.uint8), "no words": np.zeros(0, np.uint32)}),
-]
 NUMBERED = [*DISCRETE, *NONE, *types({"booleans": FLAGS > 0})]
 IDS = [
     *NUMBERED,

@@ -249,8 +249,8 @@ SEGMENTS = (
     "lengths",
     "offsets",
 )
-"""Flags as the elements lie, or one row of them; ``Segments`` of flags, packed or not, or of ids with
-rows, of one row of ids, of lengths, of offsets."""
+"""Flags as the elements lie, or one row of them; ``Segments`` of flags, packed or not, or of ids
+with rows, of one row of ids, of lengths, of offsets."""
 
 SOURCES = ("whole", "whole", "slice", "transposed", "misaligned", "donated", "aliased")
 """Operands as they are; slices at odd places of longer arrays; transposed; from memory that is
