@@ -1,8 +1,14 @@
 """``python -m benchmarks pages``: everything that shows figures, made from committed results.
 
+<<<<<<< HEAD:benchmarks/reporting/pages.py
 Rewrites what stands between marks of the README and of the pages in docs, results/TABLES.md, and
 results/plots/*.svg. What has not been measured stays as it is between marks, is said so in
 TABLES.md, and has no plot.
+=======
+Rewrites what stands between marks of the README, results/TABLES.md, docs/then_and_now.md, and
+results/plots/*.svg. What has not been measured stays as it is in the README, is said so on the
+pages, and has no plot.
+>>>>>>> main:benchmarks/reporting/readme.py
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from benchmarks.reporting import (
     plots,
     replaced,
     tables,
+    then_and_now,
 )
 from benchmarks.reporting.curves import Results
 
@@ -219,6 +226,8 @@ def main() -> int:
             print(f"{page.name}: {mark} have not been measured and stay as they are")
     drawn = plots.write_all(RESULTS, results)
     TABLES.write_text(tables.page(results, drawn), encoding="utf-8")
+    then = then_and_now.page(then_and_now.load("papers"), then_and_now.load("functions"))
+    then_and_now.PAGE.write_text(then, encoding="utf-8")
     print(f"{TABLES.name}: {', '.join(results)}")
     print(f"plots: {', '.join(drawn)}")
     return 0
