@@ -23,12 +23,8 @@ for CUDA at its full size and its answer checked at a small one, on a machine wi
 ``static``, which is not one of ``all`` either, compiles kernels of both engines by the triton
 wheel's compiler, without a GPU, and lists registers, spills and widths of accesses to memory; with
 ``--compare`` it fails where they are worse than in a report.
-<<<<<<< HEAD
-``python -m benchmarks pages`` makes the tables and plots from the results.
-=======
 ``papers`` measures the work that papers on scans measured, beside their figures.
-``python -m benchmarks readme`` makes the tables and plots from the results.
->>>>>>> main
+``python -m benchmarks pages`` makes the tables and plots from the results.
 
     cases      what is measured: operations, inputs, answers, and the suites of them
     measuring  compilation, clocks, other libraries, the machine, rounding errors

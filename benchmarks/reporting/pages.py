@@ -1,14 +1,8 @@
 """``python -m benchmarks pages``: everything that shows figures, made from committed results.
 
-<<<<<<< HEAD:benchmarks/reporting/pages.py
-Rewrites what stands between marks of the README and of the pages in docs, results/TABLES.md, and
-results/plots/*.svg. What has not been measured stays as it is between marks, is said so in
-TABLES.md, and has no plot.
-=======
-Rewrites what stands between marks of the README, results/TABLES.md, docs/then_and_now.md, and
-results/plots/*.svg. What has not been measured stays as it is in the README, is said so on the
-pages, and has no plot.
->>>>>>> main:benchmarks/reporting/readme.py
+Rewrites what stands between marks of the README and of the pages in docs, results/TABLES.md,
+docs/then_and_now.md, and results/plots/*.svg. What has not been measured stays as it is between
+marks, is said so in the pages that are written whole, and has no plot.
 """
 
 from __future__ import annotations

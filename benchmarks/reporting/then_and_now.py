@@ -1,6 +1,6 @@
 """What the papers measured then and what there is now: a table for the terminal, and a page.
 
-The page is docs/then_and_now.md, which ``python -m benchmarks readme`` makes of the results of
+The page is docs/then_and_now.md, which ``python -m benchmarks pages`` makes of the results of
 every device that there are.
 """
 
@@ -72,7 +72,7 @@ def page(papers: Found, functions: Found) -> str:
     """The page, from results by device."""
     parts = [
         "# Then and now",
-        "Written by `python -m benchmarks readme` from the JSON in `benchmarks/results`: no figure "
+        "Written by `python -m benchmarks pages` from the JSON in `benchmarks/results`: no figure "
         "is by hand.",
         "The papers that jscan is built on measured what scans are for. Here are the figures of "
         "theirs that could be read, beside the same work by jscan and by what else there is in "

@@ -1,4 +1,4 @@
-"""README, page of tables and plots show the committed results, and what is made of made-up ones."""
+"""Pages, tables and plots show the committed results, and what is made of made-up ones."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from benchmarks.reporting import accuracy_table, curves, orderings, plots, readme, tables
+from benchmarks.reporting import accuracy_table, curves, orderings, pages, plots, replaced, tables
 from tests.docs.test_examples import ROOT
 
-COMMITTED = curves.load_all(readme.RESULTS)
+COMMITTED = curves.load_all(pages.RESULTS)
 ENVIRONMENT = {
     "device": "NVIDIA H200",
     "driver": "1.2",
@@ -24,30 +24,39 @@ ENVIRONMENT = {
 STRATEGIES = ("auto", "lookback", "chained", "reduce_then_scan")
 
 
-def test_readme_shows_the_committed_results():
-    text = readme.README.read_text(encoding="utf-8")
-    assert readme.rewritten(text, COMMITTED)[0] == text, "run python -m benchmarks readme"
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+def test_pages_show_the_committed_results(page):
+    text = page.read_text(encoding="utf-8")
+    assert pages.rewritten(page, text, COMMITTED)[0] == text, "run python -m benchmarks pages"
+
+
+def test_every_figure_is_on_a_page():
+    shown = [mark for page in pages.PAGES for mark in pages.marks(page.read_text(encoding="utf-8"))]
+    assert set(shown) == set(pages.MARKS)
 
 
 def test_page_of_tables_shows_the_committed_results():
     drawn = [suite for suite, result in COMMITTED.items() if plots.draw(result)]
-    text = readme.TABLES.read_text(encoding="utf-8")
-    assert tables.page(COMMITTED, drawn) == text, "run python -m benchmarks readme"
+    text = pages.TABLES.read_text(encoding="utf-8")
+    assert tables.page(COMMITTED, drawn) == text, "run python -m benchmarks pages"
 
 
 def test_committed_plots_are_of_the_committed_results():
     drawn = {suite for suite, result in COMMITTED.items() if plots.draw(result)}
-    assert {file.stem for file in (readme.RESULTS / "plots").iterdir()} == drawn
+    assert {file.stem for file in (pages.RESULTS / "plots").iterdir()} == drawn
     for suite in drawn:
-        picture = (readme.RESULTS / "plots" / f"{suite}.svg").read_text(encoding="utf-8")
-        source = plots.source(curves.path(readme.RESULTS, suite))
-        assert source in picture, f"{suite}: run python -m benchmarks readme"
+        picture = (pages.RESULTS / "plots" / f"{suite}.svg").read_text(encoding="utf-8")
+        source = plots.source(curves.path(pages.RESULTS, suite))
+        assert source in picture, f"{suite}: run python -m benchmarks pages"
 
 
-@pytest.mark.parametrize("suite", readme.TELLING)
-def test_cases_shown_in_the_readme_were_measured(suite):
-    measured = {case["name"] for case in tables.timed(COMMITTED[suite])}
-    assert set(readme.TELLING[suite]) <= measured
+@pytest.mark.parametrize("suite", pages.TELLING)
+def test_cases_shown_on_pages_were_measured(suite):
+    measured = {case["name"]: case for case in tables.timed(COMMITTED[suite])}
+    assert set(pages.TELLING[suite]) <= set(measured)
+    for call in replaced.CALLS:
+        if call.suite == suite:
+            assert "median_us" in measured[call.case]["peers"][call.theirs], call
 
 
 def test_an_edited_figure_is_put_right():
@@ -261,7 +270,7 @@ def test_results_that_say_not_where_cases_are_have_no_plot(missing):
     for entry in old["cases"]:
         del entry[missing]
     assert plots.draw(old) is None
-    assert readme.figures_of_strategies({"strategies": old}) is None
+    assert pages.figures_of_strategies({"strategies": old}) is None
     assert orderings.table({"strategies": old}) is None
     assert "| sum, auto, 1024 | 20.0 |" in tables.page({"strategies": old}, [])
 
