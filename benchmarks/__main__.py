@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from benchmarks import runs, walking
+from benchmarks import published, runs, walking
 from benchmarks.cases.suites import SUITES
 from benchmarks.reporting import terminal
 
@@ -23,7 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return readme.main()
     start = time.monotonic()
-    status = walking.asked(options) if options.suite == "walk" else runs.asked(options)
+    own = {"walk": walking.asked, "papers": published.asked}
+    status = own.get(options.suite, runs.asked)(options)
     terminal.say(f"{time.monotonic() - start:.0f} s")
     return status
 
@@ -38,6 +39,11 @@ def _parser() -> argparse.ArgumentParser:
     walk.add_argument("--out", type=pathlib.Path, help="the JSON file to write")
     walk.add_argument("--commit", help="the commit measured, where git cannot say")
     walking.add_to(walk)
+    then = "the work that papers on scans measured, beside their figures, on the device here"
+    papers = suites.add_parser("papers", help=then, description=then)
+    papers.add_argument("--out", type=pathlib.Path, help="the JSON file to write")
+    papers.add_argument("--commit", help="the commit measured, where git cannot say")
+    papers.add_argument("--only", default="", help="works whose name contains this")
     for name, what in (
         ("all", "every suite on one GPU, a file for each; a CPU comparison where there is none"),
         *((name, suite.about) for name, suite in SUITES.items()),

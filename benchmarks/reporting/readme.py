@@ -1,7 +1,8 @@
 """``python -m benchmarks readme``: everything that shows figures, made from committed results.
 
-Rewrites what stands between marks of the README, results/TABLES.md, and results/plots/*.svg. What
-has not been measured stays as it is in the README, is said so on the page, and has no plot.
+Rewrites what stands between marks of the README, results/TABLES.md, docs/then_and_now.md, and
+results/plots/*.svg. What has not been measured stays as it is in the README, is said so on the
+pages, and has no plot.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from benchmarks.reporting import (
     orderings,
     plots,
     tables,
+    then_and_now,
 )
 from benchmarks.reporting.curves import Results
 
@@ -202,6 +204,8 @@ def main() -> int:
         print(f"{README.name}: {mark} have not been measured and stay as they are")
     drawn = plots.write_all(RESULTS, results)
     TABLES.write_text(tables.page(results, drawn), encoding="utf-8")
+    then = then_and_now.page(then_and_now.load("papers"), then_and_now.load("functions"))
+    then_and_now.PAGE.write_text(then, encoding="utf-8")
     print(f"{TABLES.name}: {', '.join(results)}")
     print(f"plots: {', '.join(drawn)}")
     return 0

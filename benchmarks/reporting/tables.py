@@ -255,6 +255,11 @@ SUITES: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
         f"{_OTHERS} {_BARS}",
         of_cases(beside_others),
     ),
+    "functions": (
+        "Functions that are built of scans",
+        f"{_OTHERS} {_BARS} What a CPU takes is on `docs/then_and_now.md`.",
+        of_cases(beside_others),
+    ),
     "derivatives": (
         "Recurrences and gradients",
         "GPU time of one call, the share, how many times as long others take, and what programs "

@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FLOORS = (
+    "__main__",
+    "report",
     "jscan",
     "sparse",
     "scans recurrences tridiagonal reductions selections statistics "

@@ -70,9 +70,10 @@ def test_dir_shows_what_is_public():
     assert "__doc__" in dir(jscan)
 
 
-def test_the_version_is_that_of_the_package():
-    text = (ROOT / "pyproject.toml").read_text()
-    assert f'version = "{jscan.__version__}"' in text
+def test_the_changelog_begins_with_the_version():
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    first = next(line for line in lines if line.startswith("## "))
+    assert first.split()[1] == jscan.__version__
 
 
 def test_types_are_shipped():
@@ -84,7 +85,13 @@ def test_a_wheel_ships_types_and_every_module(tmp_path):
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
     [wheel] = tmp_path.glob("*.whl")
-    held = set(zipfile.ZipFile(wheel).namelist())
+    archive = zipfile.ZipFile(wheel)
+    held = set(archive.namelist())
+    told = f"jscan-{jscan.__version__}.dist-info"
+    assert f"{told}/licenses/LICENSE" in archive.read(f"{told}/RECORD").decode()
+    metadata = archive.read(f"{told}/METADATA").decode().splitlines()
+    for line in (f"Version: {jscan.__version__}", "License-File: LICENSE"):
+        assert line in metadata
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "jscan").rglob("*.py")}
     assert modules | {"jscan/py.typed"} <= held
     assert not [name for name in held if name.startswith(("tests", "benchmarks"))]
