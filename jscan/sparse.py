@@ -14,10 +14,11 @@ from jscan.arguments.arrays import as_array, as_integers
 from jscan.arguments.descriptors import as_vector, bounds_of_offsets, is_known
 from jscan.arguments.scalars import as_count, as_switch
 from jscan.combine import accumulation_dtype
+from jscan.described import can_be_read
 from jscan.eager import NONE, UNFIT, compiled, elements
 from jscan.heads import as_bool
 from jscan.operators import Operator
-from jscan.segments import Segments, can_be_read
+from jscan.segments import Segments
 
 __all__ = ["csr_matmat", "csr_matvec"]
 

@@ -49,10 +49,7 @@ def test_every_function_that_is_defined_in_a_module_is_offered(name):
         for n, value in vars(module).items()
         if not n.startswith("_") and getattr(value, "__module__", None) == name and callable(value)
     }
-    own = {"head_flags", "describe", "is_whole", "shape_of"}
-    own |= {"can_be_read", "heads_to_send", "without_flags"}
-    for_the_package = own if name == "jscan.segments" else set()
-    assert defined - for_the_package <= {*module.__all__, *dir(builtins)}
+    assert defined <= {*module.__all__, *dir(builtins)}
 
 
 def test_what_shadows_a_builtin_is_asked_for_by_name():
