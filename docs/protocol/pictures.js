@@ -68,22 +68,22 @@ function wordBox(x, y, width, [tag, value], name, kind, about = {}) {
   return group;
 }
 
-function rowHeight(trace) {
-  return trace.words.length > 1 ? 62 : 42;
+function rowHeight(trace, narrow) {
+  return trace.words.length > 1 ? 62 : narrow ? 38 : 42;
 }
 
-function heightOf(trace) {
-  return HEADING + trace.aggregates.length * rowHeight(trace) + (trace.tickets ? 24 : 4);
+function heightOf(trace, narrow) {
+  return HEADING + trace.aggregates.length * rowHeight(trace, narrow) + (trace.tickets ? 24 : 4);
 }
 
-function drawNow(svg, trace, state, over, width) {
-  const height = rowHeight(trace);
+function drawNow(svg, trace, state, { over, narrow, width }) {
+  const height = rowHeight(trace, narrow);
   const { turn } = state;
   const [wordsAt, seenAt, box] = [48, 142, 86];
   const programAt = seenAt + box + 14;
   const top = (tile) => HEADING + tile * height;
-  svg.setAttribute("viewBox", `0 0 ${width} ${heightOf(trace)}`);
-  svg.setAttribute("height", heightOf(trace));
+  svg.setAttribute("viewBox", `0 0 ${width} ${heightOf(trace, narrow)}`);
+  svg.setAttribute("height", heightOf(trace, narrow));
   svg.replaceChildren();
   const looks = turn && turn.saw ? turn.saw : [];
   const seen = looks.length > 1 ? "by warps 0, 1" : `seen by tile ${turn ? turn.tile : ""}`;
@@ -112,7 +112,7 @@ function drawNow(svg, trace, state, over, width) {
         const x = seenAt + warp * (wide + 2);
         const y = top(Number(tile)) + 9 + 25 * piece;
         svg.append(wordBox(x, y, wide, [tag, value], trace.words[piece], newest ? "seen" : "seen old"));
-        if (!newest) svg.append(label(x + wide - 19, y - 1, "old", "small"));
+        if (!newest) svg.append(label(x + wide - 19, y + 15, "old", "small"));
       });
     }
   });
@@ -209,7 +209,7 @@ function mark(group, turn, x, middle, size) {
     group.append(element("line", { class: "shade", x1: x, x2: x, y1: y - size, y2: y + size }));
   } else if (turn.word) {
     const tag = TAGS[turn.word[2]];
-    group.append(element("rect", { class: `filled-${tag}`, x: x - size, y: y - size, width: 2 * size, height: 2 * size }));
+    group.append(element("rect", { class: turn.deed === "send" ? "look" : `filled-${tag}`, x: x - size, y: y - size, width: 2 * size, height: 2 * size }));
     if (tag === "aggregate") {
       group.append(element("path", { class: "shade", d: `M${x - size} ${y + size}L${x + size} ${y - size}` }));
     }

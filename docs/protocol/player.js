@@ -9,6 +9,7 @@ function setTrace(name, place = 0) {
   player.trace = TRACES.find((trace) => trace.name === name) || TRACES[0];
   player.states = statesOf(player.trace);
   part("trace").value = player.trace.name;
+  part("title").textContent = player.trace.title;
   part("text").replaceChildren(...formatted(player.trace.text));
   part("conditions").textContent = `${player.trace.conditions}.`;
   part("place").max = player.trace.turns.length;
@@ -26,7 +27,7 @@ function show() {
   const { trace, states, place } = player;
   const over = place === trace.turns.length;
   const narrow = !window.matchMedia("(min-width: 820px)").matches;
-  drawNow(part("now"), trace, states[place], over, part("now").clientWidth);
+  drawNow(part("now"), trace, states[place], { over, narrow, width: part("now").clientWidth });
   player.course = drawCourse(part("course"), trace, place, part("course").clientWidth, narrow);
   const says = place ? trace.turns[place - 1].says : "Before the first step: no program has started.";
   part("says").replaceChildren(...formatted(says));
