@@ -1,7 +1,9 @@
 """A browser without a window, spoken to by its own protocol over a pipe: nothing else is needed.
 
-command   {"id": 1, "method": "Page.navigate", ...}\\0   ─► descriptor 3
-answer    {"id": 1, "result": ...}\\0, and events         ◄─ descriptor 4
+    command   {"id": 1, "method": "Page.navigate", ...}   ─► descriptor 3
+    answer    {"id": 1, "result": ...}, and events        ◄─ descriptor 4
+
+A zero byte ends each.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def names(protocol: Protocol) -> list[str]:
     """What the words of a tile are called."""
     if isinstance(protocol, Untagged):
         return ["value", "tag"]
-    return ["word"] if protocol.pieces == 1 else ["low half", "high half"]
+    return ["word"] if protocol.pieces == 1 else ["low", "high"]
 
 
 def deed(turn: Turn) -> dict[str, Any]:
