@@ -196,6 +196,9 @@ def _runs(x: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
 
     And how many runs there are.
     """
+    if jnp.issubdtype(x.dtype, jnp.integer) and jnp.iinfo(x.dtype).bits < 8:
+        # XLA does not pad those of 2 bits in all of its ways to compile for CPUs.
+        x = x.astype(jnp.int8 if jnp.issubdtype(x.dtype, jnp.signedinteger) else jnp.uint8)
     begins = heads.changes(x, axis=0)
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         places = rank(x, axis=0, emit="places", source="runs", size=size)
