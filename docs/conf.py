@@ -8,7 +8,10 @@ warning, and a warning ends the build. What their comments say is printed is a t
 from __future__ import annotations
 
 import os
+import pathlib
 import re
+import shutil
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -28,11 +31,18 @@ html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-html_theme_options = {"show_toc_level": 2, "show_navbar_depth": 1, "use_download_button": False}
+html_theme_options = {
+    "show_toc_level": 2,
+    "show_navbar_depth": 1,
+    "use_download_button": False,
+    "navbar_persistent": [],
+}
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-suppress_warnings = ["myst.header"]  # the page of all figures is included below a heading of its own
+suppress_warnings = [
+    "myst.header"
+]  # the page of all figures is included below a heading of its own
 
 nb_execution_mode = "force"
 nb_execution_timeout = 120
@@ -58,6 +68,31 @@ def as_notebook(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] = NOTEBOOK + cells
 
 
+def with_pictures(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """A docstring whose indented pictures and tables are shown as they are written."""
+    del app, what, name, obj, options
+    paragraphs = "\n".join(lines).split("\n\n")
+    section = False
+    for number, paragraph in enumerate(paragraphs):
+        drawn = all(line.startswith("    ") for line in paragraph.splitlines() if line)
+        if not paragraph.startswith(" "):
+            section = re.match(r"\w+:\n", paragraph) is not None
+        elif drawn and not section:
+            paragraphs[number] = f"::\n\n{paragraph}"
+    lines[:] = "\n\n".join(paragraphs).splitlines()
+
+
+def add_player(app: Sphinx, error: Exception | None) -> None:
+    """Puts the page that plays the protocol, which needs no building, beside the built ones."""
+    if error is None and app.builder.format == "html":
+        player = pathlib.Path(app.srcdir) / "protocol"
+        shutil.copytree(player, pathlib.Path(app.outdir) / "protocol", dirs_exist_ok=True)
+
+
 def setup(app: Sphinx) -> None:
     """Adds what is here to Sphinx."""
     app.connect("source-read", as_notebook)
+    app.connect("autodoc-process-docstring", with_pictures, priority=400)  # before napoleon
+    app.connect("build-finished", add_player)

@@ -196,7 +196,7 @@ def _runs(x: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
 
     And how many runs there are.
     """
-    if jnp.issubdtype(x.dtype, jnp.integer) and jnp.iinfo(x.dtype).bits < 8:
+    if jnp.issubdtype(x.dtype, jnp.integer) and jax.dtypes.iinfo(x.dtype).bits < 8:
         # XLA does not pad those of 2 bits in all of its ways to compile for CPUs.
         x = x.astype(jnp.int8 if jnp.issubdtype(x.dtype, jnp.signedinteger) else jnp.uint8)
     begins = heads.changes(x, axis=0)

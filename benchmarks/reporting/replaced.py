@@ -56,20 +56,20 @@ def table(results: Results) -> str | None:
         for case in tables.timed(results[suite])
     }
     lines = [
-        (f"`{call.theirs}`", f"`jscan.{call.ours}`", call.case, *_figures(timed, call))
+        (f"`{call.theirs}`", f"`jscan.{call.ours}`", *_figures(timed, call))
         for call in CALLS
         if (call.suite, call.case) in timed
     ]
     about = (
-        "By GPU time of a call, and the share of what a copy of the bytes takes that have to be "
-        f"moved. {tables.measured_on(results['core'])}"
+        "By GPU time of a call, and as a share of copy speed at the bytes that have to be moved. "
+        f"{tables.measured_on(results['core'])}"
     )
-    columns = ("in place of", "write", "measured", "times as fast", "of copy speed")
+    columns = ("in place of", "write", "times as fast", "of copy speed", "measured")
     return f"{markdown.table(columns, lines)}\n\n{markdown.fill(about)}"
 
 
-def _figures(timed: dict[tuple[str, str], tables.Case], call: Replaced) -> tuple[str, str]:
+def _figures(timed: dict[tuple[str, str], tables.Case], call: Replaced) -> tuple[str, str, str]:
     case = timed[call.suite, call.case]
     peer = case["peers"].get(call.theirs, {})
     times = f"{peer['median_us'] / case['median_us']:.1f}" if "median_us" in peer else "–"
-    return times, f"{case['share']:.2f}"
+    return times, f"{case['share']:.2f}", call.case

@@ -83,7 +83,7 @@ COMMITTED = then_and_now.load("papers"), then_and_now.load("functions")
 
 def test_the_page_shows_the_committed_results():
     page = then_and_now.PAGE.read_text(encoding="utf-8")
-    assert page == then_and_now.page(*COMMITTED), "run python -m benchmarks readme"
+    assert page == then_and_now.page(*COMMITTED), "run python -m benchmarks pages"
 
 
 def test_a_gpu_has_its_own_table_as_soon_as_it_was_measured(tmp_path):
