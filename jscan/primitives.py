@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,7 @@ scan_p = _primitive("jscan_scan")
 """Every scan.
 
 Operands: the K leaves, then head flags where ``segmented``; then, where it is ``started``, the
-values of a `jscan.starts.Start` and whether it is open.
+values of a `jscan.starts.Start` and, if that may be closed, whether it is open.
 Results: the leaves that ``used`` names, at full size, in the dtypes of the leaves.
 Parameters:
 
@@ -59,7 +59,7 @@ Parameters:
     used        for each leaf, whether its result is wanted
     method      "auto", "xla" or the name of a strategy
     compact     whether it may take longer on a CPU to keep little besides its results
-    started     whether there is a start. Only lowerings bind such a scan: it has no derivative
+    started     whether there is a start. One that may be closed is bound by lowerings alone
     axis_name   the mesh axes across which the axis goes on, inside of ``shard_map``; () if it ends
 
 and those of every primitive, which the context says in which it is bound:
@@ -212,6 +212,40 @@ def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None
     return ([*operands[:-1]], operands[-1]) if is_described else ([*operands], None)
 
 
+class Scanned(NamedTuple):
+    """The operands of ``scan_p``, or what belongs to them, as tangents do.
+
+    Attributes:
+      leaves: one for each leaf.
+      flags: those of the head flags, if the scan is segmented.
+      start: those of the start, if it has one: the values, then whether it is open.
+    """
+
+    leaves: list[Any]
+    flags: Any
+    start: list[Any]
+
+    @property
+    def values(self) -> list[Any]:
+        """Those of the start's values."""
+        return self.start[: len(self.leaves)]
+
+    @property
+    def open(self) -> Any:
+        """That of whether the start is open; None where it always is."""
+        return self.start[len(self.leaves)] if len(self.start) > len(self.leaves) else None
+
+
+def of_scan(
+    operands: Sequence[Any], *, combine: Combine, segmented: bool, started: bool, **_: Any
+) -> Scanned:
+    """The operands of ``scan_p`` by what they are for, given its parameters."""
+    count = combine.num_leaves + segmented
+    leaves, flags = parted(operands[:count], segmented)
+    assert started == (len(operands) > count)
+    return Scanned(leaves, flags, [*operands[count:]])
+
+
 def scan(
     leaves: Sequence[jax.Array],
     flags: jax.Array | None,
@@ -230,7 +264,6 @@ def scan(
         raise ValueError("an exclusive scan needs an operator with an identity")
     given = joined(leaves, flags)
     if start is not None:
-        assert start.open is not None
         given += start.arrays
     operands = extent.vary_alike(given, axis_name)
     results: list[jax.Array] = scan_p.bind(

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jscan import dispatch, meshes, operators, primitives
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
+from jscan.arguments.identity import in_row
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
-from jscan.combine import accumulation_dtype
 from jscan.division import flags_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
+from jscan.heads import as_bool
+from jscan.starts import Start, first_of, with_first
 
 __all__ = ["linear_recurrence"]
 
@@ -27,6 +31,7 @@ def linear_recurrence(
     *,
     axis: int = 0,
     reverse: bool = False,
+    exclusive: bool = False,
     segments: Any = None,
     axis_name: Any = None,
     method: str = "auto",
@@ -46,6 +51,8 @@ def linear_recurrence(
         precedes the first of them (the last, when reversed), and zero the others.
       axis: the axis of ``b`` to run along, counted from the end where negative.
       reverse: run from the end. Segments then restart at their last elements.
+      exclusive: leave each element out of its own result, which is then the state before it:
+        ``h[t-1]``, so ``h0`` at the first element and zero at heads behind it.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
         result or ``(length of axis,)``: ``h[t] = b[t]`` at each head but the first.
       axis_name: as for ``jscan.associative_scan``; ``h0`` is given to each device, and precedes the
@@ -65,8 +72,7 @@ def linear_recurrence(
     Cost: on a CUDA GPU a and b are read once and h is written once, 12 bytes an element of float32.
     The gradient is one more pass: ``λ[t] = h̄[t] + a[t+1] λ[t+1]`` runs the other way, reads a, h
     and h̄, and writes ``b̄ = λ`` and ``ā[t] = λ[t] h[t-1]``, 20 bytes. A shared ``a`` has its part
-    written in full, then summed. ``h0`` is added to the first term in whatever computes ``b``; of a
-    ``b`` that is an argument this makes a copy, 8 bytes more. Complex operands take a few more
+    written in full, then summed. ``h0`` is read by the first tile. Complex operands take a few more
     passes: they are split. A float product of coefficients overflows where ``|a|`` exceeds 1 for
     long.
 
@@ -80,6 +86,8 @@ def linear_recurrence(
       [1.    1.5   1.75  1.875]
       >>> print(jscan.linear_recurrence(jnp.full(4, 0.5), jnp.zeros(4), h0=8.0))
       [4.  2.  1.  0.5]
+      >>> print(jscan.linear_recurrence(jnp.full(4, 0.5), jnp.zeros(4), h0=8.0, exclusive=True))
+      [8. 4. 2. 1.]
 
       Of an axis that goes on across all devices:
 
@@ -93,10 +101,10 @@ def linear_recurrence(
       >>> print(run(jnp.full(n, 0.5), jnp.zeros(n))[:4])
       [4.  2.  1.  0.5]
     """
-    return _linear_recurrence(a, b, h0, segments, axis, reverse, axis_name, method)
+    return _linear_recurrence(a, b, h0, segments, axis, reverse, exclusive, axis_name, method)
 
 
-@compiled(elements, elements, number, of_scan, int, bool, NONE, str)
+@compiled(elements, elements, number, of_scan, int, bool, bool, NONE, str)
 @meshes.automatic(lambda given: ([given["b"], given["a"]], meshes.same))
 def _linear_recurrence(
     a: Any,
@@ -105,6 +113,7 @@ def _linear_recurrence(
     segments: Any,
     axis: int,
     reverse: bool,
+    exclusive: bool,
     axis_name: Any,
     method: str,
 ) -> jax.Array:
@@ -114,6 +123,7 @@ def _linear_recurrence(
     slope = as_array(caller, "a", a)
     offset = as_array(caller, "b", b)
     reverse = as_switch(caller, "reverse", reverse)
+    exclusive = as_switch(caller, "exclusive", exclusive)
     axis = as_axis(caller, "b", axis, offset.shape)
     given = {"a": slope, "b": offset}
     shape = common_shape(caller, given, "b")
@@ -125,58 +135,46 @@ def _linear_recurrence(
     if offset.shape != shape:
         offset = jnp.broadcast_to(offset, shape)
     names = as_axis_name(caller, axis_name)
-    if start:
-        offset = _started(caller, slope, offset, start[0], axis, reverse, names)
     flags = flags_along(caller, segments, [offset], axis, names)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
+    before = _start(caller, start[0], shape, axis, combine.dtypes) if start else None
+    if before is not None and flags is not None and not reverse:
+        flags = _without_first(flags, axis, names)
     _, result = primitives.scan(
         [slope, offset],
         flags,
         combine=combine,
         axis=axis,
         reverse=reverse,
-        exclusive=False,
+        exclusive=exclusive,
         method=method,
+        start=before,
         axis_name=names,
     )
     return result
 
 
-def _started(
-    caller: str,
-    a: jax.Array,
-    b: jax.Array,
-    h0: jax.Array,
-    axis: int,
-    reverse: bool,
-    axis_name: tuple[str, ...],
-) -> jax.Array:
-    """``b`` with ``a h0`` added to its first element (the last, when reversed).
-
-    It is added as a padded array: XLA fuses the sum into what computes ``b``, and the derivative
-    with respect to ``b`` copies nothing, as that of an update in place would.
-    """
-    row = b.shape[:axis] + b.shape[axis + 1 :]
-    try:
-        if h0.ndim not in (0, len(row)):
-            raise ValueError
-        h0 = jnp.broadcast_to(h0, row)
-    except ValueError:
+def _start(
+    caller: str, h0: jax.Array, shape: tuple[int, ...], axis: int, dtypes: Sequence[np.dtype]
+) -> Start | None:
+    """What the scan of (a, b) starts from; None where there is no element."""
+    row = shape[:axis] + shape[axis + 1 :]
+    pairs = zip(h0.shape, row, strict=False)
+    if h0.ndim and (len(row) != h0.ndim or any(size not in (1, full) for size, full in pairs)):
         raise ValueError(
             f"{caller}: h0 must be a scalar or have the result's shape without axis={axis}, {row}, "
             f"each dimension in full or 1; got {h0.shape}"
-        ) from None
-    n = b.shape[axis]
-    if n == 0:
-        return b
-    wide = accumulation_dtype(b.dtype)
-    a, h0 = a.astype(wide), h0.astype(wide)
-    place = n - 1 if reverse else 0
-    slope, start = lax.slice_in_dim(a, place, place + 1, axis=axis), lax.expand_dims(h0, (axis,))
-    if axis_name:
-        # Both factors are 0 elsewhere, so that no NaN comes in there, in derivatives either.
-        here = lax.axis_index(axis_name) == (lax.axis_size(axis_name) - 1 if reverse else 0)
-        slope, start = (jnp.where(here, x, jnp.zeros_like(x)) for x in (slope, start))
-    first = slope * start
-    ends = [(place, n - 1 - place, 0) if d == axis else (0, 0, 0) for d in range(b.ndim)]
-    return (b.astype(wide) + lax.pad(first, jnp.zeros((), wide), ends)).astype(b.dtype)
+        )
+    if shape[axis] == 0:
+        return None
+    slope, state = dtypes
+    whole = (1,) * len(shape)
+    return Start([lax.full(whole, 1, slope), in_row(h0.astype(state), len(shape), axis)])
+
+
+def _without_first(flags: jax.Array, axis: int, axis_name: tuple[str, ...]) -> jax.Array:
+    """Head flags without that of the first element, before which ``h0`` stands in any case."""
+    marked = as_bool(flags)
+    first = first_of(marked, axis=axis, reverse=False)
+    here = lax.axis_index(axis_name) == 0 if axis_name else jnp.bool_(True)
+    return with_first(marked, first & ~here, axis=axis, reverse=False)

@@ -49,12 +49,25 @@ class Start:
         """The values, and the flags if there are any."""
         return [*self.values, *([] if self.open is None else [self.open])]
 
-    def reaches(self, flags: jax.Array | None, *, axis: int, reverse: bool) -> jax.Array | None:
+    def reaches(
+        self,
+        flags: jax.Array | None,
+        *,
+        axis: int,
+        reverse: bool,
+        axis_name: Sequence[str] = (),
+    ) -> jax.Array | None:
         """Whether it reaches the first element in scan order; None where it always does.
 
-        ``flags`` are head flags of the whole axis.
+        ``flags`` are head flags of the whole axis, or of a device's part of an axis that goes on
+        across the mesh axes ``axis_name``.
         """
         found = None if self.open is None else as_bool(self.open)
+        if axis_name:
+            names = tuple(axis_name)
+            here = lax.axis_index(names) == (lax.axis_size(names) - 1 if reverse else 0)
+            here = jnp.broadcast_to(here, (1,) * (axis + 1))
+            found = here if found is None else jnp.logical_and(found, here)
         if flags is None or reverse:
             return found
         same = lax.bitwise_not(as_bool(lax.slice_in_dim(flags, 0, 1, axis=axis)))
@@ -100,7 +113,7 @@ class Start:
         shown = []
         for value, x in zip(self.values, results, strict=True):
             first = first_of(x, axis=axis, reverse=reverse)
-            value = jnp.broadcast_to(value, first.shape)
+            value = jnp.broadcast_to(value, first.shape).astype(x.dtype)
             if reaches is not None:
                 value = choose(reaches, value, first)
             shown.append(with_first(x, value, axis=axis, reverse=reverse))
