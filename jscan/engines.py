@@ -24,6 +24,7 @@ from typing import Any, overload
 import jax
 
 from jscan import versions
+from jscan.advice import advised
 from jscan.versions import ANY_TRITON, OLDEST_JAX_TRITON, RANGE, dotted
 
 NAMES = ("pallas", "jax-triton")
@@ -67,6 +68,7 @@ class Choice:
 def engine() -> Choice: ...
 @overload
 def engine(name: str) -> contextlib.AbstractContextManager[None]: ...
+@advised
 def engine(name: str | None = None) -> Choice | contextlib.AbstractContextManager[None]:
     """The engine that would build kernels for a GPU; or, given a name, a context that names it.
 

@@ -9,12 +9,14 @@ import jax
 import numpy as np
 
 from jscan import capabilities, engines
+from jscan.advice import advised
 
 WITHOUT_GPU = 90
 """The compute capability for which kernels are compiled where there is no GPU: that of the H200,
 for which they are cut there, too."""
 
 
+@advised
 def triton_source(fn: Callable[..., Any], /, *args: Any, ptx: bool = False, **kwargs: Any) -> str:
     """The programs in Triton's language that the kernels of a call compile to.
 

@@ -28,6 +28,7 @@ from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan import engines, meshes, primitives
+from jscan.advice import ARGUMENTS, advise
 from jscan.derivatives.tangents import Tangent
 from jscan.rules import partition
 
@@ -231,10 +232,12 @@ def _parts(
 
 
 def _refuse_platform(method: str) -> None:
-    raise ValueError(
+    error = ValueError(
         f"jscan: method={method!r} needs a CUDA GPU, and this call is being compiled for "
         "another platform; use method='auto' or method='xla' there"
     )
+    advise(error, ARGUMENTS["method"])
+    raise error
 
 
 def _chosen(
