@@ -13,32 +13,36 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+E = TypeVar("E", bound=Exception)
 
-SEE = "see docs: "
+SEE = "see docs/"
 
-SELECTIONS = "ragged-data#select-part-and-count"
+ENGINES = "compatibility.md#engines"
+SELECTIONS = "ragged-data.md#select-part-and-count"
+VERSIONS = "versions.md#what-it-runs-on"
+WITHOUT_GPU = "compatibility.md#without-a-gpu"
 
 ARGUMENTS = {
-    "axis_name": "devices#axes-that-go-on",
-    "bucket_size": "ragged-data#reduce-by-segments",
+    "axis_name": "devices.md#axes-that-go-on",
+    "bucket_size": "ragged-data.md#reduce-by-segments",
     "fill_value": SELECTIONS,
-    "flags": "ragged-data#flags",
-    "fn": "operators#operators-of-your-own",
-    "ids": "ragged-data#ids",
-    "identity": "operators#identities",
+    "flags": "ragged-data.md#flags",
+    "fn": "operators.md#operators-of-your-own",
+    "ids": "ragged-data.md#ids",
+    "identity": "operators.md#identities",
     "k": SELECTIONS,
-    "lengths": "ragged-data#lengths",
+    "lengths": "ragged-data.md#lengths",
     "mask": SELECTIONS,
-    "method": "how-it-works#methods",
-    "mode": "ragged-data#reduce-by-segments",
-    "name": "compatibility#engines",
-    "num_segments": "ragged-data#reduce-by-segments",
-    "offsets": "ragged-data#offsets",
-    "segment_ids": "ragged-data#reduce-by-segments",
-    "segments": "ragged-data#four-ways-to-say-it",
+    "method": "how-it-works.md#methods",
+    "mode": "ragged-data.md#reduce-by-segments",
+    "name": ENGINES,
+    "num_segments": "ragged-data.md#reduce-by-segments",
+    "offsets": "ragged-data.md#offsets",
+    "segment_ids": "ragged-data.md#reduce-by-segments",
+    "segments": "ragged-data.md#four-ways-to-say-it",
     "size": SELECTIONS,
-    "total": "ragged-data#known-and-traced",
-    "words": "ragged-data#flags",
+    "total": "ragged-data.md#known-and-traced",
+    "words": "ragged-data.md#flags",
 }
 """Pages by the argument that is wrong, whatever the function."""
 
@@ -77,11 +81,12 @@ def place_of(function: Callable[..., Any], message: str) -> str:
     if wrong in ARGUMENTS:
         return ARGUMENTS[wrong]
     heading = function.__qualname__.partition(".")[0].lower()
-    return f"api/{MODULES[function.__module__.removeprefix('jscan.')]}#{heading}"
+    return f"api/{MODULES[function.__module__.removeprefix('jscan.')]}.md#{heading}"
 
 
-def advise(error: Exception, place: str) -> None:
-    """Adds the note to an error, unless a function that was called has done so."""
+def advise(error: E, place: str) -> E:
+    """The error with the note, unless a function that was called has added one."""
     notes = getattr(error, "__notes__", [])
     if not any(note.startswith(SEE) for note in notes):
         error.__notes__ = [f"{SEE}{place}", *notes]  # before what JAX says of its frames
+    return error

@@ -236,8 +236,7 @@ def _refuse_platform(method: str) -> None:
         f"jscan: method={method!r} needs a CUDA GPU, and this call is being compiled for "
         "another platform; use method='auto' or method='xla' there"
     )
-    advise(error, ARGUMENTS["method"])
-    raise error
+    raise advise(error, ARGUMENTS["method"])
 
 
 def _chosen(
@@ -263,7 +262,7 @@ def _chosen(
         except NoKernel as reason:
             if method != "auto":
                 message = f"jscan: method={method!r} cannot run this {name}: {reason}"
-                raise ValueError(message) from None
+                raise advise(ValueError(message), ARGUMENTS["method"]) from None
     return plain(*operands, **params)
 
 

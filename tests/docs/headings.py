@@ -26,5 +26,5 @@ def anchors(text: str) -> set[str]:
 def leads_somewhere(place: str) -> bool:
     """Whether a page of the documentation has this heading."""
     page, _, heading = place.partition("#")
-    text = PAGES.get(f"docs/{page}.md", "")
+    text = PAGES.get(f"docs/{page}", "")
     return heading in anchors(text)
