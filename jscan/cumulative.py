@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jscan import dispatch, operators
+from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.identity import as_init
@@ -19,6 +20,7 @@ from jscan.eager import NONE, compiled, elements, values
 __all__ = ["cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
 
+@advised
 def cumsum(
     x: Any,
     axis: int = 0,
@@ -88,6 +90,7 @@ def cumsum(
     return _cumulative("jscan.cumsum", operators.add, x, *along)
 
 
+@advised
 def cumprod(
     x: Any,
     axis: int = 0,
@@ -118,6 +121,7 @@ def cumprod(
     return _cumulative("jscan.cumprod", operators.mul, x, *along)
 
 
+@advised
 def cummax(
     x: Any,
     axis: int = 0,
@@ -146,6 +150,7 @@ def cummax(
     return _cumulative("jscan.cummax", operators.max, x, *along)
 
 
+@advised
 def cummin(
     x: Any,
     axis: int = 0,
@@ -174,6 +179,7 @@ def cummin(
     return _cumulative("jscan.cummin", operators.min, x, *along)
 
 
+@advised
 def cumlogsumexp(
     x: Any,
     axis: int = 0,
@@ -230,7 +236,11 @@ def _cumulative(
     given = as_segments(caller, segments)
     dtypes = [accumulation_dtype(array.dtype)]
     start = as_init(caller, init, _ONE_LEAF, [array], dtypes, axis)
-    how: dict[str, Any] = {"init": start, "method": method, "axis_name": as_axis_name(caller, axis_name)}
+    how: dict[str, Any] = {
+        "init": start,
+        "method": method,
+        "axis_name": as_axis_name(caller, axis_name),
+    }
     call = dispatch.Call(caller, operator, [array], _ONE_LEAF, axis, given, **how)
     (result,) = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
     return result

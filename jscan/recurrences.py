@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from jscan import dispatch, meshes, operators, primitives
+from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.identity import in_row
@@ -24,6 +25,7 @@ from jscan.starts import Start, first_of, with_first
 __all__ = ["linear_recurrence"]
 
 
+@advised
 def linear_recurrence(
     a: Any,
     b: Any,

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from jscan import dispatch, operators
+from jscan.advice import advised
 from jscan.arguments.choices import as_axis_name, check_method, check_operator
 from jscan.arguments.identity import as_identity, as_init
 from jscan.arguments.scalars import as_switch
@@ -20,6 +21,7 @@ from jscan.templates import Bound, as_bound, as_data
 __all__ = ["associative_scan"]
 
 
+@advised
 def associative_scan(
     fn: Callable[[Any, Any], Any],
     elems: Any,

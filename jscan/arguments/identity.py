@@ -84,8 +84,7 @@ def _of_leaf(
     given = as_numbers(caller, name, value)
     if kind_of(given.dtype) > kind_of(dtype):
         raise TypeError(
-            f"{caller}: {name} has dtype {given.dtype}, which does not fit elements of "
-            f"{leaf.dtype}"
+            f"{caller}: {name} has dtype {given.dtype}, which does not fit elements of {leaf.dtype}"
         )
     _check_shape(caller, name, given.shape, leaf, axis)
     # What is on a device as an initial value is what another scan has left there.
@@ -102,9 +101,7 @@ def _of_leaf(
     except OverflowError:
         fits = False
     if not fits:
-        raise ValueError(
-            f"{caller}: {name}={value!r} is out of range for elements of {leaf.dtype}"
-        )
+        raise ValueError(f"{caller}: {name}={value!r} is out of range for elements of {leaf.dtype}")
     return jnp.asarray(cast) if given.shape else cast[()]
 
 

@@ -130,7 +130,8 @@ def _behind_start(
             else:
                 values[i - count] = x
         wide = [
-            jnp.broadcast_to(x, row).astype(d) for x, d in zip(elements, combine.dtypes, strict=True)
+            jnp.broadcast_to(x, row).astype(d)
+            for x, d in zip(elements, combine.dtypes, strict=True)
         ]
         fn = functools.partial(combine, differentiable=True)
         found = Start(values).joined(fn, wide, reaches, **along)

@@ -112,9 +112,7 @@ def _transposed_sum(
     **params: Any,
 ) -> list[Any]:
     """The sums of cotangents from the other end, which restart in each segment all the same."""
-    leaves, flags, start = of_scan(
-        operands, combine=combine, segmented=segmented, started=started
-    )
+    leaves, flags, start = of_scan(operands, combine=combine, segmented=segmented, started=started)
     outputs = [i for i, is_used in enumerate(used) if is_used]
     given = {i: c for i, c in zip(outputs, cotangents, strict=True) if not isinstance(c, ad.Zero)}
     back: dict[int, jax.Array] = {}

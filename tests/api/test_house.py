@@ -17,7 +17,7 @@ FLOORS = (
     "report",
     "jscan",
     "sparse",
-    "scans recurrences tridiagonal reductions selections statistics "
+    "scans cumulative recurrences tridiagonal reductions selections statistics "
     "vectors compaction runs networks",
     "groups",
     "by_ids",
@@ -38,7 +38,7 @@ FLOORS = (
     "written",
     "arguments bits jaxprs meshes operators",
     "eager extent engines remembered",
-    "capabilities versions",
+    "advice capabilities versions",
 )
 """Modules and packages from the roof to the ground. One imports from its own floor and below."""
 

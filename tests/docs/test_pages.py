@@ -10,17 +10,12 @@ import pytest
 
 import jscan
 from jscan import operators
+from tests.docs.headings import PAGES, anchors
 from tests.docs.test_examples import ROOT, run
 
 FENCED = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 PRINTED = re.compile(r"^print\(.*\)  # (.*)$", re.M)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-HEADING = re.compile(r"^#+ (.*)$", re.M)
-PAGES = {
-    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-    if "_build" not in path.parts
-}
 FRONT = ("README.md", "docs/index.md")
 RUNNER = """
 import contextlib, io, json, sys, traceback
@@ -50,12 +45,6 @@ def program(text: str) -> str:
             code = block[1].splitlines()
             lines[first : first + len(code)] = code
     return "\n".join(lines)
-
-
-def anchors(text: str) -> set[str]:
-    """The anchors of a page's headings, as GitHub and the site make them."""
-    plain = (re.sub(r"[^\w\- ]", "", heading).lower() for heading in HEADING.findall(text))
-    return {heading.replace(" ", "-") for heading in plain}
 
 
 def test_pages_print_what_their_comments_say(tmp_path):
