@@ -44,9 +44,9 @@ class Call:
       segments: what divides the axis, or None.
       identity: the identity that is given for each leaf, in the dtypes in which they are combined,
         or None. Where one is needed and none is given, ``fn`` is an `Operator`.
-      init: what a scan starts from: the values of a `Start`, or None.
       method: "auto", "xla" or the name of a strategy.
       axis_name: the mesh axes across which the axis goes on.
+      init: what a scan starts from: the values of a `Start`, or None.
     """
 
     caller: str
@@ -56,9 +56,9 @@ class Call:
     axis: int
     segments: Given | None = None
     identity: Sequence[Neutral] | None = None
-    init: Sequence[jax.Array] | None = None
     method: str = "auto"
     axis_name: tuple[str, ...] = ()
+    init: Sequence[jax.Array] | None = None
 
     def divided(self, *, elementwise: bool) -> Division | None:
         """The segments beside the leaves, which ``fn`` combines one by one or as wholes."""
@@ -93,7 +93,7 @@ def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
     starts_with = identity if exclusive else None
     if exclusive and not needs_identity:
         # The initial value stands where the identity would.
-        starts_with = [np.zeros((), accumulation_dtype(x.dtype))[()] for x in call.leaves]
+        starts_with = [accumulation_dtype(x.dtype).type(0) for x in call.leaves]
     return _scan(call, traced, flags, reverse=reverse, starts_with=starts_with)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -210,40 +210,6 @@ def joined(leaves: Sequence[jax.Array], described: jax.Array | None) -> list[jax
 def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None]:
     """The leaves among operands, and what describes their segments, if anything does."""
     return ([*operands[:-1]], operands[-1]) if is_described else ([*operands], None)
-
-
-class Scanned(NamedTuple):
-    """The operands of ``scan_p``, or what belongs to them, as tangents do.
-
-    Attributes:
-      leaves: one for each leaf.
-      flags: those of the head flags, if the scan is segmented.
-      start: those of the start, if it has one: the values, then whether it is open.
-    """
-
-    leaves: list[Any]
-    flags: Any
-    start: list[Any]
-
-    @property
-    def values(self) -> list[Any]:
-        """Those of the start's values."""
-        return self.start[: len(self.leaves)]
-
-    @property
-    def open(self) -> Any:
-        """That of whether the start is open; None where it always is."""
-        return self.start[len(self.leaves)] if len(self.start) > len(self.leaves) else None
-
-
-def of_scan(
-    operands: Sequence[Any], *, combine: Combine, segmented: bool, started: bool, **_: Any
-) -> Scanned:
-    """The operands of ``scan_p`` by what they are for, given its parameters."""
-    count = combine.num_leaves + segmented
-    leaves, flags = parted(operands[:count], segmented)
-    assert started == (len(operands) > count)
-    return Scanned(leaves, flags, [*operands[count:]])
 
 
 def scan(

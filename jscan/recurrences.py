@@ -19,7 +19,6 @@ from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.division import flags_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
-from jscan.heads import as_bool
 from jscan.starts import Start, first_of, with_first
 
 __all__ = ["linear_recurrence"]
@@ -176,7 +175,8 @@ def _start(
 
 def _without_first(flags: jax.Array, axis: int, axis_name: tuple[str, ...]) -> jax.Array:
     """Head flags without that of the first element, before which ``h0`` stands in any case."""
-    marked = as_bool(flags)
-    first = first_of(marked, axis=axis, reverse=False)
-    here = lax.axis_index(axis_name) == 0 if axis_name else jnp.bool_(True)
-    return with_first(marked, first & ~here, axis=axis, reverse=False)
+    first = first_of(flags, axis=axis, reverse=False)
+    none = jnp.zeros_like(first)
+    if axis_name:
+        none = jnp.where(lax.axis_index(axis_name) == 0, none, first)
+    return with_first(flags, none, axis=axis, reverse=False)

@@ -81,16 +81,17 @@ def associative_scan(
 
     Raises:
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; ``init`` has
-        a dtype of a wider kind than its leaf; flags are not bool or integer; a leaf is not an array of numbers; ``axis_name`` is not a name.
+        a dtype of a wider kind than its leaf; flags are not bool or integer; a leaf is not an
+        array of numbers; ``axis_name`` is not a name.
       ValueError: ``axis``, a length, a shape, ``identity``, ``init`` or ``method`` does not fit,
         ``identity`` is not neutral, or ``fn`` returns another structure (a list may stand for a
         tuple) or shape; ``axis_name`` is used outside of ``shard_map``, names an axis that it does
         not divide, or one twice; lengths across devices do not add up to the whole axis.
 
     On a CUDA GPU a scan is one kernel and a fill of its state: each leaf and flag is read once and
-    each result that is used is written once; ``init`` is read by the first tile. An exclusive scan by an ``identity`` that does not
-    follow from ``fn`` for every element moves its results one place on in one more pass. Plain JAX
-    reads and writes about four times as much.
+    each result that is used is written once; the first tile reads ``init``. An exclusive scan by an
+    ``identity`` that does not follow from ``fn`` for every element moves its results one place on
+    in one more pass. Plain JAX reads and writes about four times as much.
 
     Sources: Blelloch, *Prefix Sums and Their Applications* (1990); Sengupta et al., *Scan
     Primitives for GPU Computing* (2007); Merrill and Garland, *Single-pass Parallel Prefix Scan
@@ -170,7 +171,7 @@ def _associative_scan(
     reverse = as_switch(caller, "reverse", reverse)
     given = as_segments(caller, segments)
     names = as_axis_name(caller, axis_name)
-    call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, start, method, names)
+    call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method, names, start)
     results = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
     return jax.tree.unflatten(treedef, results)
 

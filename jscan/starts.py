@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jscan import meshes
+from jscan.combine import Combine
 from jscan.heads import as_bool, choose
 
 
@@ -120,6 +123,40 @@ class Start:
         return shown
 
 
+class Scanned(NamedTuple):
+    """The operands of ``scan_p``, or what belongs to them, as tangents do.
+
+    Attributes:
+      leaves: one for each leaf.
+      flags: those of the head flags, if the scan is segmented.
+      start: those of the start, if it has one: the values, then whether it is open.
+    """
+
+    leaves: list[Any]
+    flags: Any
+    start: list[Any]
+
+    @property
+    def values(self) -> list[Any]:
+        """Those of the start's values."""
+        return self.start[: len(self.leaves)]
+
+    @property
+    def open(self) -> Any:
+        """That of whether the start is open; None where it always is."""
+        return self.start[len(self.leaves)] if len(self.start) > len(self.leaves) else None
+
+
+def of_scan(
+    operands: Sequence[Any], *, combine: Combine, segmented: bool, started: bool, **_: Any
+) -> Scanned:
+    """The operands of ``scan_p`` by what they are for, given its parameters."""
+    count = combine.num_leaves
+    start = [*operands[count + segmented :]]
+    assert started == bool(start)
+    return Scanned([*operands[:count]], operands[count] if segmented else None, start)
+
+
 def first_of(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """The first element in scan order, of size 1 along the axis."""
     place = x.shape[axis] - 1 if reverse else 0
@@ -129,5 +166,9 @@ def first_of(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def with_first(x: jax.Array, first: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """``x`` with another first element in scan order."""
     place = x.shape[axis] - 1 if reverse else 0
+    x, first = meshes.in_mesh_of(x, first), meshes.in_mesh_of(first, x)
+    if meshes.explicit_mesh(x) is not None:  # where an update in a batch has no known layout
+        rest = lax.slice_in_dim(x, 1 - bool(reverse), x.shape[axis] - bool(reverse), axis=axis)
+        return lax.concatenate([rest, first] if reverse else [first, rest], axis)
     changed: jax.Array = lax.dynamic_update_slice_in_dim(x, first, place, axis)
     return changed

@@ -20,8 +20,8 @@ from jscan.plain.across import scan_across
 from jscan.plain.chunks import Chunk
 from jscan.plain.recurrence import reader
 from jscan.plain.scan import scan_plainly
-from jscan.primitives import AxisName, Scanned, joined, of_scan, scan_p, tangent
-from jscan.starts import Start, first_of, with_first
+from jscan.primitives import AxisName, joined, scan_p, tangent
+from jscan.starts import Scanned, Start, first_of, of_scan, with_first
 
 Leaves = Mapping[int, jax.Array]
 """Arrays by the numbers of the leaves that they belong to; there may be none of a leaf."""
@@ -52,8 +52,8 @@ def scan_jvp(
             return jvp_of(form, primals, tangents, **params)
         if params["started"]:
             states = [i for part in parts for i in part.states if i in moved]
-            moving = _behind_start(given, moving, at_start, states, **params)
-            moving |= {i: _or_zero(None, given.leaves[i]) for i in moved if i not in moving}
+            zeros = {i: _or_zero(None, given.leaves[i]) for i in moved if i not in moving}
+            moving = {**zeros, **_behind_start(given, moving, at_start, states, **params)}
         values, slopes = _of_recurrences(primals, moving, at_start, wanted, parts, **params)
     results = [values[i] for i in wanted]
     return results, [

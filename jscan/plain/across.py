@@ -28,8 +28,8 @@ from jscan.combine import Combine, accumulation_dtype
 from jscan.plain import tails
 from jscan.plain.reduce import full_shape, last_of_segments, reduce_pairs
 from jscan.plain.scan import Combination, flattened, scan_flat, scan_in_plain_jax
-from jscan.primitives import AxisName, joined, of_scan, parted
-from jscan.starts import Start, first_of
+from jscan.primitives import AxisName, joined, parted
+from jscan.starts import Start, first_of, of_scan
 
 
 def scan_across(

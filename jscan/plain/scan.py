@@ -12,8 +12,8 @@ from jax import lax
 from jscan import extent, heads, meshes
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype
-from jscan.primitives import joined, of_scan, parted
-from jscan.starts import Start
+from jscan.primitives import joined, parted
+from jscan.starts import Start, of_scan
 
 Combination: TypeAlias = Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]]
 """An operator on flat lists of leaves: what is on the left and on the right, combined."""

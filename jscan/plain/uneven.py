@@ -25,7 +25,8 @@ from jscan import extent, heads, primitives
 from jscan.combine import Combine
 from jscan.plain.across import of_this_part
 from jscan.plain.reduce import full_shape
-from jscan.primitives import AxisName, joined, of_scan, parted
+from jscan.primitives import AxisName, joined, parted
+from jscan.starts import of_scan
 
 
 def scan_uneven(

@@ -21,9 +21,9 @@ from jscan.plain import sequence
 from jscan.plain.across import scan_across
 from jscan.plain.scan import scan_plainly
 from jscan.plain.uneven import scan_uneven
-from jscan.primitives import Scanned, joined, of_scan, scan_p
+from jscan.primitives import joined, scan_p
 from jscan.rules import base, partition
-from jscan.starts import Start, first_of
+from jscan.starts import Scanned, Start, first_of, of_scan
 
 
 def scan_abstract_eval(

@@ -30,12 +30,13 @@ def plus(a: Any, b: Any) -> Any:
 
 
 def _whole(label: str, error: type[Exception], fn: Callable[..., Any]) -> Misuse:
-    arguments = {"fn": fn, "elems": BOTH, "identity": (0.0, 0.0)}
+    arguments = {"fn": fn, "elems": BOTH, "identity": (0.0, 0.0), "init": None}
     return Misuse(f"whole arrays, {label}", "fn", error, arguments)
 
 
 def _unfit(label: str, error: type[Exception], operator: Any, *elems: Any) -> Misuse:
-    return Misuse(label, "elems", error, {"fn": operator, "elems": elems, "identity": None})
+    changed = {"fn": operator, "elems": elems, "identity": None, "init": None}
+    return Misuse(label, "elems", error, changed)
 
 
 COMBINATIONS = (
@@ -57,8 +58,24 @@ COMBINATIONS = (
     _unfit("no bits in whole arrays", TypeError, operators.bitwise_or, X, X[:, 0]),
     _unfit("no order in whole arrays", TypeError, operators.max, X * 1j, X[:, 0]),
     Misuse("no identity", "identity", ValueError, {"identity": None}),
-    Misuse("an integer out of range", "identity", ValueError, {"elems": FLAGS, "identity": 2**70}),
-    Misuse("a float for integers", "identity", TypeError, {"elems": FLAGS, "identity": 0.5}),
+    Misuse(
+        "an integer out of range",
+        "identity",
+        ValueError,
+        {"elems": FLAGS, "identity": 2**70, "init": None},
+    ),
+    Misuse(
+        "a float for integers",
+        "identity",
+        TypeError,
+        {"elems": FLAGS, "identity": 0.5, "init": None},
+    ),
+    Misuse(
+        "a start out of range", "init", ValueError, {"elems": FLAGS, "identity": 0, "init": 2**70}
+    ),
+    Misuse(
+        "a start that is a float", "init", TypeError, {"elems": FLAGS, "identity": 0, "init": 0.5}
+    ),
     Misuse(
         "a kernel for whole arrays",
         "method",
@@ -81,6 +98,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "axis": 0,
             "reverse": False,
             "exclusive": False,
+            "init": X[0],
             "segments": FLAGS,
             **wrong.DEFAULTS,
         },
@@ -89,6 +107,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "axis": wrong.AXIS,
             "reverse": wrong.SWITCH,
             "exclusive": wrong.SWITCH,
+            "init": wrong.INIT,
             "segments": wrong.SEGMENTS,
             **wrong.HOW,
         },
@@ -145,6 +164,7 @@ SCANS = (
             "axis": 0,
             "exclusive": True,
             "identity": 0.0,
+            "init": X[0],
             "segments": FLAGS,
             **wrong.DEFAULTS,
         },
@@ -155,6 +175,7 @@ SCANS = (
             "axis": wrong.AXIS,
             "exclusive": wrong.SWITCH,
             "identity": wrong.IDENTITY,
+            "init": wrong.INIT,
             "segments": wrong.SEGMENTS,
             **wrong.HOW,
         },
@@ -174,6 +195,7 @@ SCANS = (
             "h0": X[0],
             "axis": 0,
             "reverse": False,
+            "exclusive": True,
             "segments": FLAGS,
             **wrong.DEFAULTS,
         },
@@ -183,6 +205,7 @@ SCANS = (
             "h0": wrong.STARTS,
             "axis": wrong.AXIS,
             "reverse": wrong.SWITCH,
+            "exclusive": wrong.SWITCH,
             "segments": wrong.SEGMENTS,
             **wrong.HOW,
         },

@@ -205,7 +205,8 @@ INTEGERS = replace(operations.SUM, leaves=[operations.integers])
 COMPLEX = replace(operations.SUM, leaves=[operations.complex_numbers])
 HALVES = replace(operations.SUM, leaves=[operations.halves])
 WITH_A_ZERO = replace(operations.PRODUCT, leaves=[operations.with_a_zero])
-EXCLUSIVE, REVERSE = {"exclusive": True}, {"reverse": True}
+EXCLUSIVE: dict[str, Any] = {"exclusive": True}
+REVERSE: dict[str, Any] = {"reverse": True}
 BOTH = {"exclusive": True, "reverse": True}
 
 SCANS = (
