@@ -48,8 +48,8 @@ from jscan.kernels.language import Ref
 from jscan.kernels.lookback import Look, Lookback
 from jscan.kernels.operator import FLAG
 from jscan.kernels.reduce_then_scan import Part, scan_part
-from jscan.kernels.registers import constant, take
-from jscan.kernels.state import AGGREGATE, PREFIX, TileState
+from jscan.kernels.registers import constant
+from jscan.kernels.state import AGGREGATE, TileState
 from jscan.kernels.steps import Step
 from jscan.kernels.tile import Tile
 from jscan.kernels.tuning import Tuning
@@ -166,7 +166,7 @@ class Search:
         """Publishes the tile's total, and reads what others have published."""
         self._aggregate = aggregate
         with Step.PUBLISH_AGGREGATE.marked():
-            self._publish(self._complete, aggregate, self._tile.index, None)
+            self._publish(Found(aggregate, self._complete), self._tile.index, None)
         with Step.LOOK_BACK.marked():
             windows = (self._tiles, self._of_groups, self._start)
             self._seen = [window.peek(window.first) for window in windows]
@@ -175,60 +175,53 @@ class Search:
         """What comes before the tile; undefined for the first of a row."""
         near, groups, start = self._seen
         last = self._within == np.int32(self._groups.tiles - 1)
+        nearer = self._within > 0
         with Step.LOOK_BACK.marked():
-            alone = jnp.broadcast_to(self._within == 0, self._complete.shape)
-            found = self._tiles.found(alone, near)
+            alone = jnp.broadcast_to(~nearer, self._complete.shape)
+            before = self._tiles.found(alone, near)
         with Step.PUBLISH_GROUP.marked():
-            total = self._inclusive(found, self._within > 0)
+            through = Found(self._aggregate, self._complete)
+            through = self._joined(self._tiles, before, through)
             number = np.int32(self._groups.first_group) + self._group
-            self._publish(self._complete | found.done, total, number, last)
+            self._publish(through, number, last)
 
         with Step.LOOK_BACK.marked():
-            found = self._joined(self._of_groups, groups, found, self._within > 0)
+            further = self._of_groups.found(before.done, groups)
+            before = self._joined(self._of_groups, further, before, nearer)
+            known = through = self._joined(self._of_groups, further, through)
         last = last & (self._before == np.int32(self._groups.groups - 1))
-        nearer = (self._within > 0) | (self._before > 0)
-        known = self._complete | found.done
+        number = np.int32(self._groups.first_prefix) + self._supergroup
         if self._scan.segmented:
             with Step.PUBLISH_PREFIX.marked():
-                self._publish_prefix(self._inclusive(found, nearer), last & known)
+                self._publish(known, number, last & known.done)
         with Step.LOOK_BACK.marked():
-            found = self._joined(self._start, start, found, nearer)
+            nearer = nearer | (self._before > 0)
+            further = self._start.found(before.done, start)
+            before = self._joined(self._start, further, before, nearer)
+            through = self._joined(self._start, further, through)
         with Step.PUBLISH_PREFIX.marked():
-            told = last & ~known if self._scan.segmented else last
-            self._publish_prefix(self._inclusive(found, nearer | (self._supergroup > 0)), told)
-        return found.total
+            told = last & ~known.done if self._scan.segmented else last
+            self._publish(Found(through.total, self._tile.index >= 0), number, told)
+        return before.total
 
-    def _joined(self, window: Window, seen: Look, nearer: Found, present: jax.Array) -> Found:
-        """What was found nearer, if any was ``present``, behind what is in a ``window``."""
-        further = window.found(nearer.done, seen)
+    def _joined(
+        self, window: Window, further: Found, nearer: Found, present: jax.Array | None = None
+    ) -> Found:
+        """What was found nearer, if any was ``present``, behind what was found in a ``window``."""
         both = self._aggregates.combine(further.total, nearer.total)
+        if present is not None:
+            pairs = zip(further.total, both, strict=True)
+            both = [jnp.where(present, y, x) for x, y in pairs]
         alone = nearer.done | ~window.any
-        joined = [
-            jnp.where(alone, y, jnp.where(present, z, x))
-            for x, y, z in zip(further.total, nearer.total, both, strict=True)
-        ]
+        joined = [jnp.where(alone, x, y) for x, y in zip(nearer.total, both, strict=True)]
         return Found(joined, nearer.done | further.done)
 
-    def _inclusive(self, found: Found, present: jax.Array) -> list[jax.Array]:
-        """The tile's total behind what was found before it, if any was ``present``."""
-        alone = self._complete | ~present
-        both = self._aggregates.combine(found.total, self._aggregate)
-        return [jnp.where(alone, x, y) for x, y in zip(self._aggregate, both, strict=True)]
-
-    def _publish(
-        self,
-        complete: jax.Array,
-        total: list[jax.Array],
-        number: jax.Array,
-        where: jax.Array | None,
-    ) -> None:
-        tag = AGGREGATE + complete.astype(jnp.int32)
-        mask = None if where is None else jnp.broadcast_to(where, complete.shape)
-        self._state.publish(self._words, self._tile, tag, total, mask, number=number)
-
-    def _publish_prefix(self, total: list[jax.Array], where: jax.Array) -> None:
-        number = np.int32(self._groups.first_prefix) + self._supergroup
-        self._publish(jnp.ones_like(self._complete), total, number, where)
+    def _publish(self, told: Found, number: jax.Array, where: jax.Array | None) -> None:
+        """Publishes a total, as PREFIX where nobody has to look past it."""
+        shape = self._complete.shape
+        tag = jnp.broadcast_to(AGGREGATE + told.done.astype(jnp.int32), shape)
+        mask = None if where is None else jnp.broadcast_to(where, shape)
+        self._state.publish(self._words, self._tile, tag, told.total, mask, number=number)
 
 
 class Window(Lookback):

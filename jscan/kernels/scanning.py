@@ -48,7 +48,6 @@ from jscan.kernels.start import placed
 from jscan.logsums import is_logaddexp
 from jscan.starts import Start
 
-
 LOOKING = ("auto", "lookback", "repeatable")
 """Methods by which a tile looks at a window of those before it."""
 
@@ -254,7 +253,11 @@ def _described(
 
 
 def run(
-    scan: Scan, cut: Cut, interpret: bool, beside: Sequence[jax.Array] = (), method: str = "lookback"
+    scan: Scan,
+    cut: Cut,
+    interpret: bool,
+    beside: Sequence[jax.Array] = (),
+    method: str = "lookback",
 ) -> list[jax.Array]:
     """Runs the kernels of a scan. Operands that are not cut into tiles come ``beside``."""
     in_strips = method == "reduce_then_scan" and cut.tuned.strip > 0

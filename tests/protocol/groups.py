@@ -105,11 +105,14 @@ class Grouped(Protocol):
                 return PREFIX, row.aggregate(last)
             return _tagged(cut, joined(total, row.aggregate(last)))
         last = (entry - self._prefixes(row) + 1) * self.window * self.groups - 1
-        before = "" if row.complete(last) else self.before(row, last)
-        return PREFIX, joined(before, row.aggregate(last))
+        total = row.aggregate(last)
+        return PREFIX, total if row.complete(last) else self._behind(row, last, total)
 
     def before(self, row: Row, tile: int) -> str:
-        total = ""
+        return self._behind(row, tile, "")
+
+    def _behind(self, row: Row, tile: int, total: str) -> str:
+        """A total behind what is before a tile."""
         for window in self.looked_at(row, tile):
             further, cut = self._fold(row, window)
             total = joined(further, total)
@@ -135,11 +138,15 @@ class Grouped(Protocol):
         return *begin, *middle, Step.PUBLISH_PREFIX, Step.STORE
 
     def numbered(self, row: Row, tile: int) -> Program:
-        return Program(Step.PUBLISH_AGGREGATE, tile, end=NEAR)
+        return Program(Step.PUBLISH_AGGREGATE, tile, end=NEAR, through=row.aggregate(tile))
+
+    def windows(self, row: Row, tile: int) -> tuple[tuple[int, ...], ...]:
+        """The entries that a tile's program looks at."""
+        return self.looked_at(row, tile)
 
     def request(self, row: Row, program: Program) -> Request | None:
         if program.step is Step.LOOK_BACK:
-            windows = self.looked_at(row, program.tile)
+            windows = self.windows(row, program.tile)
             reading = self.early and len(program.kept) < len(windows)
             return Look(windows[len(program.kept) if reading else program.end])
         if program.step is Step.STORE:
@@ -154,7 +161,7 @@ class Grouped(Protocol):
         last = at.within == self.window - 1
         if program.step is Step.PUBLISH_AGGREGATE:
             return tile, self.words(self.tag(complete), aggregate)
-        total = aggregate if complete else self.inclusive(program, aggregate)
+        total = program.through
         if program.step is Step.PUBLISH_GROUP:
             tag = self.tag(complete or program.done)
             return self._groups(row) + at.group, self.words(tag, total) if last else []
@@ -164,9 +171,6 @@ class Grouped(Protocol):
     def tag(self, complete: bool) -> int:
         """The tag of a total, behind which nobody needs to look or somebody does."""
         return PREFIX if complete else AGGREGATE
-
-    def inclusive(self, program: Program, aggregate: str) -> str:
-        return joined(program.total, aggregate)
 
     def published(self, row: Row, program: Program) -> Program:
         program = program._replace(piece=program.piece + 1)
@@ -181,27 +185,27 @@ class Grouped(Protocol):
         if program.step is Step.PUBLISH_GROUP:
             return self._at_look(row, program._replace(step=Step.LOOK_BACK, end=GROUPS))
         if program.end == START:
-            return program._replace(step=Step.STORE, end=0, kept=(), done=False)
+            return program._replace(step=Step.STORE, end=0, through="", kept=(), done=False)
         return self._at_look(row, program._replace(step=Step.LOOK_BACK, end=START))
 
     def _at_look(self, row: Row, program: Program) -> Program:
         """At a look, or past it where it has been taken or there is nothing to wait for."""
         if not self.early:
-            window = self.looked_at(row, program.tile)[program.end]
+            window = self.windows(row, program.tile)[program.end]
             idle = program.done or not any(entry >= 0 for entry in window)
             return self._found(row, program, []) if idle else program
-        if len(program.kept) < len(self.looked_at(row, program.tile)):
+        if len(program.kept) < len(self.windows(row, program.tile)):
             return program
         return self._judged(row, program, program.kept[program.end])
 
     def looked(self, row: Row, program: Program, seen: Sequence[Word]) -> Program:
         """After a look; the same program if it has to look again."""
-        if self.early and len(program.kept) < len(self.looked_at(row, program.tile)):
+        if self.early and len(program.kept) < len(self.windows(row, program.tile)):
             return self._at_look(row, program._replace(kept=(*program.kept, tuple(seen))))
         return self._judged(row, program, seen)
 
     def _judged(self, row: Row, program: Program, seen: Sequence[Word]) -> Program:
-        window = self.looked_at(row, program.tile)[program.end]
+        window = self.windows(row, program.tile)[program.end]
         words = [word for word, entry in zip(seen, window, strict=True) if entry >= 0]
         start = self.last_prefix([tag for tag, _ in words])
         since = words if start is None else words[start:]
@@ -214,9 +218,10 @@ class Grouped(Protocol):
         complete = self.complete(row, program.tile)
         told = program.end == START and (program.done or complete)
         if not program.done:
-            cut = any(tag == PREFIX for tag, _ in since)
-            total = self.behind(self.fold(since), program.total)
-            program = program._replace(total=total, done=cut)
+            cut, further = any(tag == PREFIX for tag, _ in since), self.fold(since)
+            through = program.through if complete else self.behind(further, program.through)
+            total = self.behind(further, program.total)
+            program = program._replace(total=total, through=through, done=cut)
         if program.end == GROUPS and not (program.done or complete):
             return self._at_look(row, program._replace(end=START))
         step = Step.PUBLISH_GROUP if program.end == NEAR else Step.PUBLISH_PREFIX

@@ -43,6 +43,7 @@ class Program(NamedTuple):
     piece: int = 0  # to be published next
     end: int = 0  # it looks at the tiles before this one
     total: str = ""  # of the tiles from `end` to its own
+    through: str = ""  # the same and its own, in `groups`
     done: bool = False  # whether that goes back to a restart or the start, in `groups`
     kept: tuple[tuple[Word, ...], ...] = ()  # what its first looks have seen, in `groups`
 

@@ -126,8 +126,8 @@ class Case:
         if self.method == "chained":
             return chained(pieces)
         if self.method == "repeatable":
-            groups = {"groups": self.window, "segmented": self.segmented}
-            return Grouped(self.window, pieces, early=True, **groups)
+            forms = {"early": True, "segmented": self.segmented}
+            return Grouped(self.window, pieces, groups=self.window, **forms)
         return lookback(1 if self.method == "serial_lookback" else self.window, pieces)
 
 
@@ -164,10 +164,8 @@ CASES = [
     Case("lookback", shape=(18, 6), lanes=4, segmented=True),
     Case("serial_lookback", "affine"),
     Case("serial_lookback", dtype="int64", segmented=True),
-    Case("repeatable", shape=(48,)),
     Case("repeatable", "affine", shape=(48,), segmented=True),
     Case("repeatable", "affine", shape=(2, 40), axis=1, window=4, reverse=True),
-    Case("repeatable", "last write", shape=(36,), segmented=True),
     Case("repeatable", dtype="int64", shape=(40,), exclusive=True, segmented=True),
     Case("repeatable", "affine", shape=(18, 6), lanes=4),
     Case("chained"),

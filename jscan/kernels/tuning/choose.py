@@ -391,7 +391,7 @@ TALKING = ("lookback", "serial_lookback", "chained")
 
 
 def chosen(shape: Shape, method: str, ways: Ways) -> Tuning:
-    """The cut for the method, of a `SCAN` or a `REDUCTION`; of rows that fit a tile, if it suits."""
+    """The cut for the method, of a `SCAN` or a `REDUCTION`: of whole rows, if that suits them."""
     rows = None if method in TALKING else block(shape)
     if rows is not None and (method == "block" or suits_block(shape, rows)):
         return rows
