@@ -69,9 +69,7 @@ def as_notebook(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] = NOTEBOOK + cells
 
 
-def with_links(
-    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
-) -> None:
+def with_links(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """A docstring in which names of this package are links."""
     del app, what, name, obj, options
     lines[:] = [re.sub(r"``(jscan\.[\w.]+)``", r":py:obj:`\1`", line) for line in lines]
