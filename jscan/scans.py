@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jscan import dispatch, operators
+from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method, check_operator
 from jscan.arguments.identity import as_identity
@@ -22,6 +23,7 @@ from jscan.templates import Bound, as_bound, as_data
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
 
+@advised
 def associative_scan(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -158,6 +160,7 @@ _scan_by_operator = compiled(operators.KINDS, tree, NONE, *_how)(_associative_sc
 _scan_by_data = compiled(as_bound, tree, NONE, *_how)(_associative_scan)
 
 
+@advised
 def cumsum(
     x: Any,
     axis: int = 0,
@@ -219,6 +222,7 @@ def cumsum(
     return _cumulative("jscan.cumsum", operators.add, x, *along)
 
 
+@advised
 def cumprod(
     x: Any,
     axis: int = 0,
@@ -248,6 +252,7 @@ def cumprod(
     return _cumulative("jscan.cumprod", operators.mul, x, *along)
 
 
+@advised
 def cummax(
     x: Any,
     axis: int = 0,
@@ -275,6 +280,7 @@ def cummax(
     return _cumulative("jscan.cummax", operators.max, x, *along)
 
 
+@advised
 def cummin(
     x: Any,
     axis: int = 0,
@@ -302,6 +308,7 @@ def cummin(
     return _cumulative("jscan.cummin", operators.min, x, *along)
 
 
+@advised
 def cumlogsumexp(
     x: Any,
     axis: int = 0,
