@@ -17,11 +17,11 @@ from benchmarks.cases.core import SCAN
 from benchmarks.cases.segments import SEGMENT_SUM, shapes, values_and
 from jscan.operators import add, affine
 
-ONE_PASS = ("lookback", "serial_lookback", "chained", "repeatable")
+ONE_PASS = ("lookback", "serial_lookback", "chained")
 TWO_PASSES = ("scan_then_propagate", "reduce_then_scan")
 LONG = ("auto", "xla", *ONE_PASS, *TWO_PASSES)
 SHORT = ("auto", "xla", "block", *ONE_PASS, *TWO_PASSES)
-REPEATABLE_OR_NOT = ("auto", "lookback", "repeatable", "reduce_then_scan")
+REPEATABLE_OR_NOT = ("auto", "lookback", "reduce_then_scan")
 LARGEST_TILE = 2**15  # bytes of a row that one program can hold
 
 SIZES = (2**9, *(2**exponent for exponent in range(10, 30, 2)))
@@ -32,14 +32,6 @@ LARGEST = 2**28
 ROWS_EXPONENT = 26
 ROWS = (0, 4, 8, 10, 12, 16, 20)  # of two
 BY_EVERY_STRATEGY = {1: (8, 16), 0: (10,)}
-
-SHARES_OF_REPEATABLE = {
-    "sum": (0.96, 0.93),
-    "segmented sum": (0.95, 0.90),
-    "affine": (0.84, 0.80),
-    "affine, both results": (0.84, 0.80),
-}
-"""Of copy speed: the target and the floor of the largest size."""
 
 METHODS_OF_SKEW = ("auto", "lookback", "chained", "scan_then_propagate", "reduce_then_scan")
 SEGMENT_SIZES = (1, 3, 10, 32, 100, 1000, 10**4, 10**6)
@@ -117,7 +109,7 @@ def cases(shrink: int = 0) -> list[Case]:
         for n in FEW_SIZES:
             result += compared(subject, n, LONG)
         result += compared(subject, UNEVEN[-1], REPEATABLE_OR_NOT)
-        result += compared(subject, LARGEST, ("auto", "lookback", "repeatable", "reduce_then_scan"))
+        result += compared(subject, LARGEST, ("auto", "reduce_then_scan"))
     for n in (*FEW_SIZES[1:], LARGEST):
         result += compared(both_results, n, REPEATABLE_OR_NOT)
     return result
@@ -137,9 +129,6 @@ def _over_the_length(
             case = dataclasses.replace(case, target=1.0, floor=0.95, unit="ratio", against=rest)
         elif method == "reduce_then_scan" and full == LARGEST:
             case = dataclasses.replace(case, target=0.60, floor=0.60)
-        elif method == "repeatable" and full == LARGEST:
-            target, floor = SHARES_OF_REPEATABLE[subject.name]
-            case = dataclasses.replace(case, target=target, floor=floor)
         yield case
 
 

@@ -13,7 +13,7 @@ from tests.docs.headings import PAGES, anchors
 from tests.docs.programs import FENCED, PRINTED, program
 from tests.docs.test_examples import ROOT, run
 
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"(?:(?<!!)\[[^\]]*\]\(|(?:href|src)=\")([^)\s\"]+)[)\"]")
 FRONT = ("README.md", "docs/index.md")
 RUNNER = """
 import contextlib, io, json, sys, traceback
