@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from tests.errors.systems import SYSTEMS
 from tests.errors.wrong_values import FLAGS, Wrong, X, values
 
 KNOWN = Segments.from_lengths(np.array([2, 0, 4]))
+WHOLE_NUMBERS = {"elems": FLAGS, "identity": 0}
 BOTH = (X, X[:, 0])  # leaves of unequal shape, which are combined as whole arrays
 
 
@@ -30,13 +32,12 @@ def plus(a: Any, b: Any) -> Any:
 
 
 def _whole(label: str, error: type[Exception], fn: Callable[..., Any]) -> Misuse:
-    arguments = {"fn": fn, "elems": BOTH, "identity": (0.0, 0.0), "init": None}
+    arguments = {"fn": fn, "elems": BOTH, "identity": (0.0, 0.0)}
     return Misuse(f"whole arrays, {label}", "fn", error, arguments)
 
 
 def _unfit(label: str, error: type[Exception], operator: Any, *elems: Any) -> Misuse:
-    changed = {"fn": operator, "elems": elems, "identity": None, "init": None}
-    return Misuse(label, "elems", error, changed)
+    return Misuse(label, "elems", error, {"fn": operator, "elems": elems, "identity": None})
 
 
 COMBINATIONS = (
@@ -58,24 +59,8 @@ COMBINATIONS = (
     _unfit("no bits in whole arrays", TypeError, operators.bitwise_or, X, X[:, 0]),
     _unfit("no order in whole arrays", TypeError, operators.max, X * 1j, X[:, 0]),
     Misuse("no identity", "identity", ValueError, {"identity": None}),
-    Misuse(
-        "an integer out of range",
-        "identity",
-        ValueError,
-        {"elems": FLAGS, "identity": 2**70, "init": None},
-    ),
-    Misuse(
-        "a float for integers",
-        "identity",
-        TypeError,
-        {"elems": FLAGS, "identity": 0.5, "init": None},
-    ),
-    Misuse(
-        "a start out of range", "init", ValueError, {"elems": FLAGS, "identity": 0, "init": 2**70}
-    ),
-    Misuse(
-        "a start that is a float", "init", TypeError, {"elems": FLAGS, "identity": 0, "init": 0.5}
-    ),
+    Misuse("an integer out of range", "identity", ValueError, {"elems": FLAGS, "identity": 2**70}),
+    Misuse("a float for integers", "identity", TypeError, {"elems": FLAGS, "identity": 0.5}),
     Misuse(
         "a kernel for whole arrays",
         "method",
@@ -179,7 +164,11 @@ SCANS = (
             "segments": wrong.SEGMENTS,
             **wrong.HOW,
         },
-        COMBINATIONS,
+        (
+            *(replace(one, arguments={"init": None, **one.arguments}) for one in COMBINATIONS),
+            Misuse("a start out of range", "init", ValueError, {**WHOLE_NUMBERS, "init": 2**70}),
+            Misuse("a start that is a float", "init", TypeError, {**WHOLE_NUMBERS, "init": 0.5}),
+        ),
     ),
     _cumulative(jscan.cumsum, wrong.BOOLEANS),
     _cumulative(jscan.cumprod, wrong.BOOLEANS),
