@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -128,7 +129,8 @@ def _linear_recurrence(
         offset = jnp.broadcast_to(offset, shape)
     names = as_axis_name(caller, axis_name)
     if start:
-        offset = _started(caller, slope, offset, start[0], axis, reverse, names)
+        along: dict[str, Any] = {"axis": axis, "reverse": reverse, "axis_name": names}
+        offset = started(caller, slope, offset, start[0], **along)
     flags = flags_along(caller, segments, [offset], axis, names)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
     _, result = primitives.scan(
@@ -144,16 +146,20 @@ def _linear_recurrence(
     return result
 
 
-def _started(
+def started(
     caller: str,
     a: jax.Array,
     b: jax.Array,
     h0: jax.Array,
+    *,
     axis: int,
     reverse: bool,
     axis_name: tuple[str, ...],
+    times: Callable[[jax.Array, jax.Array], jax.Array] = jnp.multiply,
 ) -> jax.Array:
     """``b`` with ``a h0`` added to its first element (the last, when reversed).
+
+    ``a`` may be 1 along the axis, and ``times`` is how it multiplies what comes before.
 
     It is added as a padded array: XLA fuses the sum into what computes ``b``, and the derivative
     with respect to ``b`` copies nothing, as that of an update in place would.
@@ -174,11 +180,12 @@ def _started(
     wide = accumulation_dtype(b.dtype)
     a, h0 = a.astype(wide), h0.astype(wide)
     place = n - 1 if reverse else 0
-    slope, start = lax.slice_in_dim(a, place, place + 1, axis=axis), lax.expand_dims(h0, (axis,))
+    there = min(place, a.shape[axis] - 1)
+    slope, start = lax.slice_in_dim(a, there, there + 1, axis=axis), lax.expand_dims(h0, (axis,))
     if axis_name:
         # Both factors are 0 elsewhere, so that no NaN comes in there, in derivatives either.
         here = lax.axis_index(axis_name) == (lax.axis_size(axis_name) - 1 if reverse else 0)
         slope, start = (jnp.where(here, x, jnp.zeros_like(x)) for x in (slope, start))
-    first = slope * start
+    first = jnp.broadcast_to(times(slope, start), (*b.shape[:axis], 1, *b.shape[axis + 1 :]))
     ends = [(place, n - 1 - place, 0) if d == axis else (0, 0, 0) for d in range(b.ndim)]
     return (b.astype(wide) + lax.pad(first, jnp.zeros((), wide), ends)).astype(b.dtype)
