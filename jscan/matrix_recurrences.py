@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from jscan import matrices, meshes
+from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.leading import common_dtype
@@ -22,6 +23,7 @@ from jscan.recurrences import started
 __all__ = ["matrix_recurrence"]
 
 
+@advised
 def matrix_recurrence(
     A: Any,
     b: Any,

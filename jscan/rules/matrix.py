@@ -98,7 +98,6 @@ def matrix_batch(
     batch: Any, operands: Sequence[jax.Array], dims: Sequence[int | None], **params: Any
 ) -> tuple[list[jax.Array], list[int]]:
     """The recurrences of a batch, whose dimension comes first if it was one of the last."""
-    places = [d if d is None or d < x.ndim - 2 else 0 for x, d in zip(operands, dims, strict=True)]
     moved: list[jax.Array] = []
     places: list[int | None] = []
     for x, d in zip(operands, dims, strict=True):

@@ -21,6 +21,7 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "operators": (9, scans.draw_operator),
     "lambdas": (15, scans.draw_lambda),
     "linear_recurrence": (10, scans.draw_recurrence),
+    "matrix_recurrence": (4, systems.draw_matrices),
     "tridiagonal_solve": (4, systems.draw_system),
     "by ids": (11, reductions.draw_by_ids),
     "products": (4, products.draw_product),
