@@ -67,8 +67,9 @@ def associative_scan(
         ``segments`` are then flags or ids of its own part, or lengths or offsets of the whole
         axis. Totals of the parts are exchanged.
       method: ``"auto"``; the name of a GPU strategy, which raises where it cannot run: ``"block"``,
-        ``"lookback"``, ``"serial_lookback"``, ``"chained"``, ``"reduce_then_scan"`` (the same bits
-        in every run, in two passes) or ``"scan_then_propagate"``; or ``"xla"``, plain JAX.
+        ``"lookback"``, ``"serial_lookback"``, ``"chained"``, ``"repeatable"`` (in one pass, the
+        same bits on every run), ``"reduce_then_scan"`` (the same in two passes) or
+        ``"scan_then_propagate"``; or ``"xla"``, plain JAX.
 
     Returns:
       A pytree like ``elems``. float16 and bfloat16 are combined in float32 and rounded once at the
