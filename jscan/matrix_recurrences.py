@@ -18,7 +18,7 @@ from jscan.arguments.leading import common_dtype
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.division import flags_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
-from jscan.recurrences import started
+from jscan.starts import started
 
 __all__ = ["matrix_recurrence"]
 

@@ -21,7 +21,6 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "operators": (9, scans.draw_operator),
     "lambdas": (15, scans.draw_lambda),
     "linear_recurrence": (10, scans.draw_recurrence),
-    "matrix_recurrence": (4, systems.draw_matrices),
     "tridiagonal_solve": (4, systems.draw_system),
     "by ids": (11, reductions.draw_by_ids),
     "products": (4, products.draw_product),
@@ -40,5 +39,6 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "run_length_decode": (2, compaction.draw_decode),
     "unique_sorted": (2, compaction.draw_unique),
     "Segments": (3, vectors.draw_convert),
+    "matrix_recurrence": (4, systems.draw_matrices),
 }
 """How often a kind of call is drawn, and what draws it."""

@@ -196,6 +196,8 @@ def _jitter(x: jax.Array, salt: int, period: int) -> jax.Array:
 KINDS: Mapping[str, Callable[[int, Shape, str], jax.Array]] = {
     "signs": signs,
     "factors": factors,
+    "turns": turns,
+    "quarters": quarters,
     "fours": fours,
     "numbers": numbers,
     "exponents": exponents,
