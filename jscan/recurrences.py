@@ -14,7 +14,7 @@ from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
-from jscan.division import flags_along, of_scan
+from jscan.division import marks_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
 
 __all__ = ["linear_recurrence"]
@@ -127,7 +127,7 @@ def _linear_recurrence(
     names = as_axis_name(caller, axis_name)
     if start:
         offset = _started(caller, slope, offset, start[0], axis, reverse, names)
-    flags = flags_along(caller, segments, [offset], axis, names)
+    flags = marks_along(caller, segments, [offset], axis, names)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
     _, result = primitives.scan(
         [slope, offset],
