@@ -94,7 +94,7 @@ class Division:
       rank: the rank of an operand that is made of one row.
       length: the length of the axis, or of a device's part of it.
       axis_name: the mesh axes across which the axis goes on.
-      laid_out: whether all of it lies in a mesh of Explicit axes.
+      laid_out: whether the leaves lie in a mesh of Explicit axes, where words do not follow them.
     """
 
     segments: Given
@@ -107,8 +107,9 @@ class Division:
     def marks(self) -> jax.Array | Packed:
         """Head flags as ``scan_p`` reads them, packed where they are given so."""
         words = packed_of(self.segments) if isinstance(self.segments, Segments) else None
-        # An axis of words is not divided as the leaves are.
-        if words is None or self.axis_name or self.length == 0 or self.laid_out:
+        if words is None or self.axis_name or self.length == 0:
+            return self.flags()
+        if self.laid_out or meshes.are_laid_out(words):
             return self.flags()
         return Packed(self._beside(words))
 
@@ -179,7 +180,7 @@ def divide(
         fits = rank > axis and all(leaf.shape[:rank] == given for leaf in leaves)
     if fits or given == (shape[axis],):
         rank = len(shape) if elementwise else axis + 1
-        laid_out = meshes.are_laid_out([*leaves, segments])
+        laid_out = meshes.are_laid_out([*leaves])
         return Division(segments, axis, rank, shape[axis], axis_name, laid_out)
     expected, where = shape, ""
     if isinstance(segments, Segments) and axis < len(given) - 1:

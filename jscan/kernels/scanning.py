@@ -131,6 +131,7 @@ def scan(
         row = _row([*operands, *marks], written, full, shape, reverse=reverse)
     if row:
         operands, marks = ([x.reshape(-1) for x in xs] for xs in (operands, marks))
+        words = words.reshape(-1) if words is not None and shape.outer == 1 else None
         full, axis, method = (math.prod(full),), 0, "lookback"
         shape = dataclasses.replace(shape, outer=1, n=full[0])
     wanted = tuple(u for d, u in zip(results, used, strict=True) for _ in read_dtypes(d))
@@ -161,7 +162,7 @@ def scan(
         and _takes_a_lead(combine, real_used, exclusive, segmented),
     )
     cut, flag_bits = cut_into(operands), None
-    if words is not None and before is None and not row:
+    if words is not None and before is None:
         flag_bits = _add_bits(cut, words, full, axis)
     if segmented and flag_bits is None:
         cut = cut_into([*operands, *marks])
@@ -281,7 +282,7 @@ def run(
     words = cut.tuned.window * cut.tuned.lanes
     assert cut.tuned.warps == 1 or words >= 32 * cut.tuned.warps, cut.tuned
     walks = cut.tuned.strip > 0 and scan.geometry.row > scan.geometry.length
-    walks = walks and scan.neutral is not None and scan.flag_view is None
+    walks = walks and scan.neutral is not None and not scan.flagged
     body = functools.partial(lookback.kernel, scan, cut.tuned, walks=walks)
     return cut.call(scan, beside, body, lookback.tile_state(scan), "jscan_lookback", interpret)
 
