@@ -19,6 +19,7 @@ from jax import lax
 from jscan import meshes
 from jscan.arguments.arrays import Array, as_marks
 from jscan.arguments.descriptors import is_known
+from jscan.arguments.scalars import as_count
 from jscan.bits import Packed
 from jscan.described import (
     can_be_read,
@@ -225,3 +226,21 @@ def _along(
 ) -> Division | None:
     given = as_segments(caller, segments)
     return divide(caller, given, leaves, axis, elementwise=True, axis_name=axis_name)
+
+
+def segment_count(caller: str, num_segments: Any, segments: Given | None) -> int | None:
+    """The number of segments to return, or None without segments."""
+    count = as_count(caller, "num_segments", num_segments)
+    if segments is None:
+        if count is not None:
+            raise ValueError(f"{caller}: num_segments={count} needs segments")
+        return None
+    if count is not None:
+        return count
+    described = segments if isinstance(segments, Segments) else Segments.from_flags(segments)
+    known = described.num_segments
+    if known is None:
+        raise ValueError(
+            f"{caller}: num_segments is required where segments are traced flags or ids"
+        )
+    return known

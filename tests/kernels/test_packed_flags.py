@@ -18,7 +18,7 @@ from tests.cases import head_flags
 from tests.engines import Engine
 from tests.kernels.test_lowering import cuda_program
 
-STRATEGIES = ("lookback", "serial_lookback", "chained", "reduce_then_scan", "scan_then_propagate")
+STRATEGIES = ("lookback", "chained", "reduce_then_scan", "scan_then_propagate", "repeatable")
 INTERPRETED = [Engine(f"{s}-interpreted", s, (), interpreted=True) for s in STRATEGIES]
 ON_A_GPU = [
     Engine(f"{s}-{name}", s, (), gpu=True, builder=builder)
