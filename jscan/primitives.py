@@ -1,8 +1,8 @@
-"""The eight primitives, the functions that bind them, and the settings that are read then.
+"""The primitives, the functions that bind them, and the settings that are read then.
 
-Their rules are in `jscan.rules`, which the package imports. Nothing here knows what a primitive is
-compiled to or how it is differentiated, so that a rule can import this module and bind primitives
-itself.
+One more is in `jscan.matrices`. Their rules are in `jscan.rules`, which the package imports.
+Nothing here knows what a primitive is compiled to or how it is differentiated, so that a rule can
+import this module and bind primitives itself.
 
 The operands of a primitive have one rank. Each of their dimensions is full size, or 1 where it is
 shared, which is never copied; the axis that is worked along is full size in all of them. Static
