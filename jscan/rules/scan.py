@@ -43,13 +43,13 @@ def scan_in_kernels(
     axis: int,
     exclusive: bool,
     segmented: bool,
-    packed: bool,
     method: str,
     tile: Hashable,
     reverse: bool,
     used: tuple[bool, ...],
     interpret: bool,
     started: bool,
+    packed: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
     """The scan by the kernels of a strategy."""
