@@ -15,6 +15,7 @@ from jscan.cumulative import cummin as cummin
 from jscan.cumulative import cumprod as cumprod
 from jscan.cumulative import cumsum as cumsum
 from jscan.engines import engine as engine
+from jscan.matrix_recurrences import matrix_recurrence as matrix_recurrence
 from jscan.plans import SegmentPlan as SegmentPlan
 from jscan.programs import triton_source as triton_source
 from jscan.recurrences import linear_recurrence as linear_recurrence
@@ -63,6 +64,7 @@ __all__ = [
     "engine",
     "histogram",
     "linear_recurrence",
+    "matrix_recurrence",
     "networks",
     "nonzero",
     "operators",

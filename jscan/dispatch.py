@@ -20,6 +20,7 @@ from jax import lax
 from jscan import heads, identities, meshes, primitives
 from jscan.arguments.arrays import is_held
 from jscan.arguments.identity import Neutral
+from jscan.bits import Packed, as_flags
 from jscan.called import checked
 from jscan.combine import Combine, Traced, accumulation_dtype, trace, trace_open
 from jscan.division import Division, Given, divide
@@ -89,12 +90,15 @@ def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
     needs_identity = exclusive and (call.init is None or call.segments is not None)
     identity, traced = _resolve(call, needs_identity=needs_identity)
     division = call.divided(elementwise=traced is not None)
-    flags = None if division is None else division.flags()
     starts_with = identity if exclusive else None
     if exclusive and not needs_identity:
         # The initial value stands where the identity would.
         starts_with = [accumulation_dtype(x.dtype).type(0) for x in call.leaves]
-    return _scan(call, traced, flags, reverse=reverse, starts_with=starts_with)
+    marks: jax.Array | Packed | None = None
+    if division is not None:
+        # Where a scan has a start, packed flags are unpacked: it asks for the first one.
+        marks = division.marks() if call.init is None else division.flags()
+    return _scan(call, traced, marks, reverse=reverse, starts_with=starts_with)
 
 
 def reduce(call: Call, *, num_segments: int | None) -> list[jax.Array]:
@@ -171,14 +175,16 @@ def _has_identity(call: Call, combine: Combine, *, is_combined: bool) -> bool:
 def _scan(
     call: Call,
     traced: Traced | None,
-    flags: jax.Array | None,
+    marks: jax.Array | Packed | None,
     *,
     reverse: bool,
     starts_with: Sequence[Neutral] | None,
 ) -> list[jax.Array]:
     """The scan by a primitive or in plain JAX; exclusive where it ``starts_with`` an identity."""
     if traced is not None:
-        return _scan_by_primitive(call, traced, flags, reverse=reverse, starts_with=starts_with)
+        return _scan_by_primitive(call, traced, marks, reverse=reverse, starts_with=starts_with)
+    n = call.leaves[0].shape[call.axis]
+    flags = None if marks is None else as_flags(marks, axis=call.axis, n=n)
     called = call.checked_fn()
     how: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "identity": starts_with}
     how["start"] = Start.of(call.init, None)
@@ -200,7 +206,7 @@ def _with_scalars(
 def _scan_by_primitive(
     call: Call,
     traced: Traced,
-    flags: jax.Array | None,
+    marks: jax.Array | Packed | None,
     *,
     reverse: bool,
     starts_with: Sequence[Neutral] | None,
@@ -214,7 +220,7 @@ def _scan_by_primitive(
     exclusive = starts_with is not None and _has_identity(call, combine, is_combined=True)
     if call.identity is not None and not exclusive:
         combine = dataclasses.replace(combine, identity=None)
-    if starts_with is not None and call.init is not None and flags is None:
+    if starts_with is not None and call.init is not None and marks is None:
         # No result is the identity, and none is combined with it.
         zeros: Any = tuple(np.zeros((), dtype)[()] for dtype in combine.dtypes)
         combine, exclusive = dataclasses.replace(combine, identity=zeros), True
@@ -222,7 +228,7 @@ def _scan_by_primitive(
     def run(
         leaves: Sequence[jax.Array],
         scalars: Sequence[jax.Array],
-        flags: jax.Array | None,
+        marks: jax.Array | Packed | None,
         starts_with: Sequence[Neutral] | None,
         init: Sequence[jax.Array] | None,
     ) -> list[jax.Array]:
@@ -234,7 +240,7 @@ def _scan_by_primitive(
             start = Start([*init, *(lax.full(row, 0, dtype) for _, dtype in beside)])
         results = primitives.scan(
             _with_scalars(leaves, scalars, call.axis),
-            flags,
+            marks,
             combine=combine,
             axis=call.axis,
             reverse=reverse,
@@ -247,7 +253,10 @@ def _scan_by_primitive(
         if exclusive or starts_with is None:
             return results
         along: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "axis_name": call.axis_name}
-        starts = None if flags is None else heads.segment_starts(flags, **along)
+        flags = starts = None
+        if marks is not None:
+            flags = as_flags(marks, axis=call.axis, n=leaves[0].shape[call.axis])
+            starts = heads.segment_starts(flags, **along)
         shifted = heads.shift(results, starts, starts_with, **along)
         if init is None:
             return shifted
@@ -255,8 +264,8 @@ def _scan_by_primitive(
         reaches = before.reaches(flags, **along)
         return before.shown(shifted, reaches, axis=call.axis, reverse=reverse)
 
-    like = [*call.leaves] if flags is None else [*call.leaves, flags]
-    given = call.leaves, traced.scalars, flags, starts_with, call.init
+    like = primitives.joined(call.leaves, marks)
+    given = call.leaves, traced.scalars, marks, starts_with, call.init
     return meshes.automatically(run, *given, like=like)
 
 
@@ -298,7 +307,7 @@ def _reduce_by_scan(
     """The totals of segments as the last elements of their scans, and the identity where empty."""
     axis, n = call.axis, call.leaves[0].shape[call.axis]
     names = call.axis_name if n else ()
-    scanned = _scan(call, traced, division.flags(), reverse=False, starts_with=None)
+    scanned = _scan(call, traced, division.marks(), reverse=False, starts_with=None)
     kind, descriptor = division.descriptor()
 
     def last(

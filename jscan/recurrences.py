@@ -17,7 +17,8 @@ from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.identity import in_row
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
-from jscan.division import flags_along, of_scan
+from jscan.bits import Packed
+from jscan.division import flags_along, marks_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
 from jscan.starts import Start, first_of, with_first
 
@@ -136,14 +137,18 @@ def _linear_recurrence(
     if offset.shape != shape:
         offset = jnp.broadcast_to(offset, shape)
     names = as_axis_name(caller, axis_name)
-    flags = flags_along(caller, segments, [offset], axis, names)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
     before = _start(caller, start[0], shape, axis, combine.dtypes) if start else None
-    if before is not None and flags is not None and not reverse:
-        flags = _without_first(flags, axis, names)
+    along = caller, segments, [offset], axis, names
+    marks: jax.Array | Packed | None
+    if before is None:
+        marks = marks_along(*along)
+    else:
+        flags = flags_along(*along)
+        marks = flags if flags is None or reverse else _without_first(flags, axis, names)
     _, result = primitives.scan(
         [slope, offset],
-        flags,
+        marks,
         combine=combine,
         axis=axis,
         reverse=reverse,

@@ -52,7 +52,7 @@ def scan_uneven(
     if start:
         leaves = extent.at_full_size(leaves, full)
         leaves = _behind_start(leaves, start, length, combine=params["combine"], **along)
-    flags = _with_end(flags, full, length, axis, axis_name)
+    flags = with_end(flags, full, length, axis, axis_name)
     params |= {"segmented": True, "started": False}
     results = primitives.scan_p.bind(*joined(leaves, flags), **params)
     if start and params["exclusive"]:
@@ -99,7 +99,7 @@ def tangent_uneven(
     """The results of ``tangent_p`` for a part of an axis of this length."""
     leaves, flags = parted(operands, segmented)
     if reverse or transposed:
-        flags = _with_end(flags, extent.full_shape(operands), length, axis, axis_name)
+        flags = with_end(flags, extent.full_shape(operands), length, axis, axis_name)
     params |= {"axis": axis, "reverse": reverse, "transposed": transposed, "axis_name": axis_name}
     results: list[jax.Array] = primitives.tangent_p.bind(
         *joined(leaves, flags), segmented=flags is not None, **params
@@ -177,7 +177,7 @@ def _whole(
     return results
 
 
-def _with_end(
+def with_end(
     flags: jax.Array | None,
     full: tuple[int, ...],
     length: int,

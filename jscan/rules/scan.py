@@ -11,11 +11,11 @@ from jax.core import ShapedArray
 from jax.extend import core
 from jax.interpreters import ad
 
-from jscan import extent
+from jscan import bits, extent
 from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.scan_jvp import scan_jvp
-from jscan.derivatives.tangents import Tangent, summed_to
+from jscan.derivatives.tangents import Tangent, summed_to, zero_of
 from jscan.heads import choose
 from jscan.plain import sequence
 from jscan.plain.across import scan_across
@@ -52,6 +52,7 @@ def scan_in_kernels(
     used: tuple[bool, ...],
     interpret: bool,
     started: bool,
+    packed: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
     """The scan by the kernels of a strategy."""
@@ -66,7 +67,7 @@ def scan_in_kernels(
     reason = kernels.why_not(leaves, **how)
     if reason is not None:
         raise base.NoKernel(reason)
-    how |= {"reverse": reverse, "used": used, "interpret": interpret}
+    how |= {"reverse": reverse, "used": used, "interpret": interpret, "packed": packed}
     return kernels.scan(leaves, given.flags, **how, **_begins(given))
 
 
@@ -75,14 +76,57 @@ def _begins(given: Scanned) -> dict[str, Any]:
     return {"start": given.values, "start_open": given.open} if given.start else {}
 
 
-def scan_on_cpu(
-    *operands: jax.Array, combine: Combine, segmented: bool, started: bool, **params: Any
-) -> list[jax.Array]:
+def scan_without_kernels(*operands: jax.Array, **params: Any) -> list[jax.Array]:
+    """The scan in plain JAX."""
+    operands, params = _by_flags(operands, params)
+    return scan_plainly(*operands, **params)
+
+
+def scan_on_cpu(*operands: jax.Array, **params: Any) -> list[jax.Array]:
     """The scan in plain JAX, by what is fastest there."""
-    given = of_scan(operands, combine=combine, segmented=segmented, started=started)
-    whole = joined(given.leaves, given.flags)
-    how: dict[str, Any] = {"combine": combine, "segmented": segmented, **params}
-    return sequence.scan_on_cpu(*whole, **how, **_begins(given))
+    operands, params = _by_flags(operands, params)
+    given = of_scan(operands, **params)
+    del params["started"]
+    return sequence.scan_on_cpu(*joined(given.leaves, given.flags), **params, **_begins(given))
+
+
+def _by_flags(
+    operands: Sequence[Any], params: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The operands and parameters of the same scan, whose flags are not packed."""
+    if not params["packed"]:
+        return tuple(operands), {**params}
+    place, axis = params["combine"].num_leaves, params["axis"]
+    n = extent.full_shape([_aval(x) for x in operands[:place]])[axis]
+    flags = bits.unpacked(operands[place], axis=axis, n=n)
+    return (*operands[:place], flags, *operands[place + 1 :]), {**params, "packed": False}
+
+
+def _aval(x: Any) -> Any:
+    return x.aval if ad.is_undefined_primal(x) else x
+
+
+def _bound_by_flags(*operands: jax.Array, **params: Any) -> list[jax.Array]:
+    """The scan by flags that are not packed, which can be divided with the leaves."""
+    operands, params = _by_flags(operands, params)
+    results: list[jax.Array] = scan_p.bind(*operands, **params)
+    return results
+
+
+def scan_divisible(*, packed: bool, **_: Any) -> base.Form | None:
+    """A form that can be divided in place of a scan by packed flags."""
+    return _bound_by_flags if packed else None
+
+
+def scan_tangents(
+    primals: Sequence[jax.Array], tangents: Sequence[Tangent], **params: Any
+) -> tuple[list[jax.Array], list[Tangent]]:
+    """Results and tangents; the recurrences of other scans than sums read no packed flags."""
+    if params["packed"] and not params["combine"].is_sum:
+        place = params["combine"].num_leaves
+        primals, params = _by_flags(primals, params)
+        tangents = [*tangents[:place], zero_of(primals[place]), *tangents[place + 1 :]]
+    return scan_jvp(primals, tangents, **params)
 
 
 def scan_transpose(
@@ -98,6 +142,7 @@ def scan_transpose(
     transposition.check_linear("scan", combine, moving, wanted, identity=params["exclusive"])
     if combine.is_sum:
         return _transposed_sum(cotangents, *operands, **params)
+    operands, params = _by_flags(operands, params)
     return transposition.by_tangents(scan_plainly, scan_jvp, cotangents, operands, **params)
 
 
@@ -197,13 +242,14 @@ base.register(
     scan_p,
     name="scan",
     abstract_eval=scan_abstract_eval,
-    plain=scan_plainly,
+    plain=scan_without_kernels,
     across=scan_across,
     uneven=scan_uneven,
     in_kernels=scan_in_kernels,
     dimensions=partition.together,
     on_cpu=scan_on_cpu,
-    jvp=scan_jvp,
+    divisible=scan_divisible,
+    jvp=scan_tangents,
     transpose=scan_transpose,
     dce=scan_dce,
 )

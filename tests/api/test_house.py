@@ -17,7 +17,8 @@ FLOORS = (
     "report",
     "jscan",
     "sparse",
-    "scans cumulative recurrences tridiagonal reductions selections statistics "
+    "scans cumulative recurrences matrix_recurrences tridiagonal reductions selections "
+    "statistics "
     "vectors compaction runs networks",
     "groups",
     "by_ids",
@@ -28,7 +29,7 @@ FLOORS = (
     "derivatives.scan_jvp",
     "plain",
     "plans segments described counted traced_bounds",
-    "primitives",
+    "matrices primitives",
     "kernels",
     "derivatives",
     "logsums",
