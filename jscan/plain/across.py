@@ -124,8 +124,8 @@ def scan_general_across(
     axis: int,
     reverse: bool,
     identity: Sequence[Neutral] | None,
-    start: Start | None,
     axis_name: AxisName,
+    start: Start | None = None,
 ) -> list[jax.Array]:
     """The scan of a device's part with an operator on whole arrays."""
     if leaves[0].shape[axis] == 0:

@@ -56,10 +56,10 @@ def scan_uneven(
     params |= {"segmented": True, "started": False}
     results = primitives.scan_p.bind(*joined(leaves, flags), **params)
     if start and params["exclusive"]:
-        place, count = _places(full, length, axis, axis_name)
+        is_last, _ = _last(full, length, axis, axis_name)
         kept = [x for x, is_used in zip(start, params["used"], strict=True) if is_used]
         pairs = zip(results, kept, strict=True)
-        results = [jnp.where(place == count - 1, x.astype(y.dtype), y) for y, x in pairs]
+        results = [jnp.where(is_last, x.astype(y.dtype), y) for y, x in pairs]
     return [x.astype(d) for x, d in zip(results, wanted, strict=True)]
 
 
@@ -74,16 +74,24 @@ def _behind_start(
 ) -> list[jax.Array]:
     """The leaves of a part, of which the last element of the axis comes behind the start."""
     full = extent.full_shape(leaves)
-    place, count = _places(full, length, axis, axis_name)
-    last = jnp.maximum(count - 1, 0)
+    is_last, place = _last(full, length, axis, axis_name)
     wide = [
         jnp.broadcast_to(x, full).astype(d) for x, d in zip(leaves, combine.dtypes, strict=True)
     ]
-    here = [lax.dynamic_slice_in_dim(x, last, 1, axis) for x in wide]
+    here = [lax.slice_in_dim(x, place, place + 1, axis=axis) for x in wide]
     begin = [jnp.broadcast_to(x, y.shape) for x, y in zip(start, here, strict=True)]
     behind = combine(begin, here)
     pairs = zip(wide, behind, strict=True)
-    return [jnp.where(place == count - 1, y, x) for x, y in pairs]
+    return [jnp.where(is_last, y, x) for x, y in pairs]
+
+
+def _last(
+    full: tuple[int, ...], length: int, axis: int, axis_name: AxisName
+) -> tuple[jax.Array, int]:
+    """Whether each element of a part is the last one of the axis, and its place if there is one."""
+    device, rest = divmod(length - 1, full[axis])
+    place, _ = _places(full, length, axis, axis_name)
+    return (place == rest) & (lax.axis_index(axis_name) == device), rest
 
 
 def tangent_uneven(
