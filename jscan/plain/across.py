@@ -47,7 +47,7 @@ def scan_across(
     """The results of ``scan_p`` for the part of the axis that a device holds."""
     leaves, flags = parted(operands, segmented)
     full = extent.full_shape(operands)
-    leaves = extent.at_full_size(leaves, full)
+    leaves = extent.at_full_size(extent.whole_along(axis, leaves, full[axis]), full)
     narrow = combine.result_dtypes([x.dtype for x in leaves])
     if 0 in full:
         return [jnp.zeros(full, d) for d, is_used in zip(narrow, used, strict=True) if is_used]

@@ -98,6 +98,8 @@ def _scan_by(
     **params: Any,
 ) -> list[jax.Array]:
     operands, begins = _parts(operands, combine, segmented=segmented, started=started)
+    n = extent.full_shape(operands)[params["axis"]]
+    operands = tuple(extent.whole_along(params["axis"], operands, n))
     return form(*operands, combine=combine, segmented=segmented, **begins, **params)
 
 

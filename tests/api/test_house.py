@@ -31,7 +31,7 @@ FLOORS = (
     "primitives",
     "kernels",
     "derivatives",
-    "logsums",
+    "compensation logsums",
     "combine starts",
     "heads",
     "called",
