@@ -3,8 +3,8 @@
     a + b = s + e exactly        s = fl(a + b), e by five more operations (Knuth's two-sum)
 
 A pair is added to another one by adding what both have lost to e, and putting s and that in order
-again (Dekker 1971; Shewchuk 1997): twice the digits but two bits or so, for 13 operations. Its first
-number is the sum, rounded once.
+again (Dekker 1971; Shewchuk 1997): twice the digits but two bits or so, for 13 operations. The
+first number of a pair is the sum, rounded once.
 
 No operation may be left out or put in another order: XLA, Triton and ptxas change none of floats,
 unless they are told to, and there is no multiplication to fuse with an addition.
@@ -49,7 +49,7 @@ def pairs(dtype: np.dtype) -> Combine:
 
 @functools.cache
 def _pairs(dtype: np.dtype) -> Combine:
-    leaf, zero = jax.ShapeDtypeStruct((1,), dtype), np.zeros((), dtype)[()]
+    leaf, zero = jax.ShapeDtypeStruct((1,), dtype), dtype.type(0)
     found = trace(added, [leaf, leaf], jax.tree.structure((0, 0)), 0, (zero, zero))
     assert found is not None
     return found

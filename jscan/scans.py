@@ -188,7 +188,7 @@ def cumsum(
       axis_name: as for ``jscan.associative_scan``.
       method: as for ``jscan.associative_scan``.
       precise: add floats in compensated pairs: each result is its exact sum, rounded once, but for
-        what is lost of 2^-44 of the sum of sizes (float32) in each addition. It takes one more
+        at most 2^-45 of the sum of sizes (float32) for each addition. It takes one more
         word of a tile's state, and 13 operations for an addition. Derivatives are those of plain
         sums.
 
@@ -369,7 +369,9 @@ def _cumulative(
     exclusive = as_switch(caller, "exclusive", exclusive)
     given = as_segments(caller, segments)
     how: dict[str, Any] = {"method": method, "axis_name": as_axis_name(caller, axis_name)}
-    if operator is not compensation.ADD or not jnp.issubdtype(array.dtype, jnp.inexact):
+    if operator is compensation.ADD and not jnp.issubdtype(array.dtype, jnp.inexact):
+        operator = operators.add  # which is exact
+    if operator is not compensation.ADD:
         call = dispatch.Call(caller, operator, [array], _ONE_LEAF, axis, given, **how)
         (result,) = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
         return result
