@@ -57,7 +57,7 @@ class Ranking(Scan):
 
     def read(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
         """The marks."""
-        return [self._marks(tile, inputs[0])]
+        return [self.marks(tile, inputs[0])]
 
     def leaves(
         self, tile: Tile, inputs: Sequence[Ref], read: Sequence[jax.Array]
@@ -66,8 +66,9 @@ class Ranking(Scan):
         del tile, inputs
         return [x.astype(COUNT) for x in read]
 
-    def _marks(self, tile: Tile, marks: Ref) -> jax.Array:
-        [view] = self.views
+    def marks(self, tile: Tile, marks: Ref) -> jax.Array:
+        """Whether each element is marked."""
+        view = self.views[0]
         here = tile.load(marks, view)
         if self.source == "runs":
             return (here != tile.load(marks, view, 1)) | tile.before_start(1)
@@ -85,20 +86,27 @@ class Ranking(Scan):
         if self.emit == "number":
             tile.store(result, count - np.int32(1))
             return
-        marks = self._marks(tile, inputs[0])
+        marks = self.marks(tile, inputs[0])
         before = count - marks.astype(COUNT)
         if self.emit == "before":
             tile.store(result, before)
             return
-        element, n = tile.element(), np.int32(tile.geometry.n)
+        place = self.places(tile, inputs[1:], marks, before)
+        value = element = tile.element()
+        if self.emit == "places":
+            value = jnp.where(marks, element, jnp.full_like(element, tile.geometry.n))
+        tile.scatter(result, self.size, place, [value], place < np.int32(self.size))
+
+    def places(
+        self, tile: Tile, beside: Sequence[Ref], marks: jax.Array, before: jax.Array
+    ) -> jax.Array:
+        """Where each element goes, with how many marked ones before it."""
+        element = tile.element()
         if self.emit == "order":
-            place = jnp.where(marks, tile.gather_row(inputs[1]) + before, element - before)
-            value = element
-        else:
-            # The unmarked element with f unmarked ones before it goes to n-1-f.
-            place = jnp.where(marks, before, n - np.int32(1) - element + before)
-            value = jnp.where(marks, element, jnp.full_like(element, n))
-        tile.scatter(result, self.size, place, value, place < np.int32(self.size))
+            return jnp.where(marks, tile.gather_row(beside[0]) + before, element - before)
+        # The unmarked element with f unmarked ones before it goes to n-1-f.
+        last = np.int32(tile.geometry.n - 1)
+        return jnp.where(marks, before, last - element + before)
 
 
 def rank(

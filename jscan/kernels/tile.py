@@ -284,14 +284,19 @@ class Tile:
         self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), values)
 
     def scatter(
-        self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
+        self, ref: Ref, extent: int, place: jax.Array, parts: Sequence[jax.Array], mask: jax.Array
     ) -> None:
-        """Writes each element where ``mask`` to ``place`` of a result (outer, extent, inner)."""
+        """Writes each element where ``mask`` to ``place`` of a result (outer, extent, inner).
+
+        Of a complex number it takes the parts.
+        """
         place, mask = self.spread(place), self.spread(mask)
         exists = self.mask(0)
         terms = [*self._outside(extent * self.geometry.inner), (place, self.geometry.inner)]
         mask = mask if exists is None else mask & exists
-        language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
+        whole = memory.parts(ref.dtype) == 1
+        values = [x.astype(ref.dtype) for x in parts] if whole else parts
+        language.store(ref, terms, values, mask=mask, scattered=True)
 
     def gather(self, ref: Ref, view: View, place: jax.Array) -> list[jax.Array]:
         """The parts of the elements at ``place`` of each position, undefined where there is none.
@@ -305,7 +310,11 @@ class Tile:
 
     def gather_row(self, ref: Ref) -> jax.Array:
         """The tile's elements of an operand (outer, inner): one for each row and lane."""
-        return language.load(ref, self._outside(self.geometry.inner), mask=self.mask(0))
+        g = self.geometry
+        if g.rows > 1 or g.lanes > 1:
+            return language.load(ref, self._outside(g.inner), mask=self.mask(0))
+        lane = self.lane_terms(int(g.inner > 1), self.lane_block)
+        return jnp.broadcast_to(language.load(ref, [(self.row_block, g.inner), *lane]), g.shape)
 
     def _outside(self, row_stride: int) -> Address:
         """The address of each element's row and lane, in an array of its own extent."""

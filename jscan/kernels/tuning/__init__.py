@@ -12,6 +12,7 @@ from jscan.kernels.tuning.choose import longest_block as longest_block
 from jscan.kernels.tuning.choose import lookback as lookback
 from jscan.kernels.tuning.choose import parts as parts
 from jscan.kernels.tuning.choose import scatter as scatter
+from jscan.kernels.tuning.choose import sends as sends
 from jscan.kernels.tuning.choose import serial as serial
 from jscan.kernels.tuning.choose import strips as strips
 from jscan.kernels.tuning.choose import suits_block as suits_block

@@ -116,6 +116,14 @@ def scatter(shape: Shape) -> Tuning:
     return dataclasses.replace(chosen, length=min(chosen.length, 2048))
 
 
+def sends(shape: Shape) -> Tuning:
+    """The tile of a scan that sends elements elsewhere, which it walks by strips."""
+    chosen = scatter(shape)
+    if shape.tile is not None or shape.inner > 1:
+        return chosen
+    return dataclasses.replace(chosen, length=8192, strip=512)
+
+
 def beside(shape: Shape, chosen: Tuning, arrays: int) -> Tuning:
     """The tile of a scan that reads and writes so many arrays, of which it scans few.
 
