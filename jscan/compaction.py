@@ -17,7 +17,7 @@ from jscan.arguments.trees import as_leaves_along, check_along
 from jscan.eager import compiled, marks, tree
 from jscan.heads import places_of
 from jscan.plain.scatters import scatter
-from jscan.primitives import rank
+from jscan.ranks import rank
 
 __all__ = ["histogram", "nonzero", "partition"]
 

@@ -10,7 +10,7 @@ import jax
 from jscan import meshes
 from jscan.eager import compiled, elements
 from jscan.heads import as_bool, changes, is_first
-from jscan.primitives import rank
+from jscan.ranks import rank
 
 SOURCES = {"flags": "flags", "ids": "runs"}
 """The ``source`` by which ``rank`` marks the heads of each form of segments."""

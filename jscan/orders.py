@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import dispatch, operators, primitives
+from jscan import dispatch, operators, primitives, ranks
 from jscan.heads import as_bool, before, is_first
 
 
@@ -74,9 +74,9 @@ def partition_order(signs: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
     """
     zero = lax.full_like(signs, 0)
     is_negative, is_positive = lax.lt(signs, zero), lax.gt(signs, zero)
-    order = primitives.rank(is_positive, axis=axis, emit="order")
+    order = ranks.rank(is_positive, axis=axis, emit="order")
     others = ~take(is_negative, order, axis)
-    order = take(order, primitives.rank(others, axis=axis, emit="order"), axis)
+    order = take(order, ranks.rank(others, axis=axis, emit="order"), axis)
     negative = jnp.sum(is_negative, axis, keepdims=True, dtype=jnp.int32)
     positive = jnp.sum(is_positive, axis, keepdims=True, dtype=jnp.int32)
     zeros = np.int32(signs.shape[axis]) - negative - positive

@@ -14,7 +14,8 @@ from jscan.arguments.arrays import Array, as_array
 from jscan.arguments.descriptors import LIMIT, as_vector
 from jscan.arguments.scalars import as_scalar, as_size
 from jscan.eager import compiled, elements, marks
-from jscan.primitives import locate, rank, spread
+from jscan.primitives import spread
+from jscan.ranks import locate, rank
 
 __all__ = ["run_length_decode", "run_length_encode", "unique_sorted"]
 

@@ -19,7 +19,7 @@ from jscan.arguments.scalars import as_count
 from jscan.eager import is_untraced, placed
 from jscan.extent import check_places
 from jscan.heads import as_bool
-from jscan.primitives import locate
+from jscan.ranks import locate
 from jscan.remembered import Remembered
 
 __all__ = ["Segments"]

@@ -16,7 +16,7 @@ from jscan.arguments.trees import as_leaves, as_leaves_along, check_along
 from jscan.division import as_segments, flags_along, of_scan
 from jscan.eager import compiled, marks, tree
 from jscan.heads import as_bool
-from jscan.primitives import rank
+from jscan.ranks import rank
 from jscan.segments import Segments
 
 # Without enumerate, which a star import would put in the place of Python's own.

@@ -1,0 +1,106 @@
+"""The functions that bind the primitives of marks and places: ranks, moves and what is located."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan import extent, heads, meshes, primitives
+from jscan.primitives import AxisName
+
+
+def rank(
+    marks: jax.Array,
+    *,
+    axis: int,
+    emit: str,
+    source: str = "mask",
+    reverse: bool = False,
+    size: int | None = None,
+    axis_name: AxisName = (),
+) -> jax.Array:
+    """Bind ``rank_p``; ``size`` may be more than there are elements."""
+    extent.check_places("jscan", "marks", marks, axis)
+    n = marks.shape[axis]
+    length = n if size is None else size
+
+    def run(marks: jax.Array) -> jax.Array:
+        # Kernels write no more words than there are elements.
+        how: dict[str, Any] = {"source": source, "reverse": reverse, "axis_name": axis_name}
+        head = _bind_rank(marks, axis=axis, emit=emit, size=min(length, n), **how)
+        if length <= n:
+            return head
+        shape = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
+        return lax.concatenate([head, lax.full(shape, np.int32(n))], axis)
+
+    dimensions = meshes.instead_of(axis) if emit == "places" else meshes.same
+    return meshes.automatically(run, marks, like=[marks], dimensions=dimensions)
+
+
+def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.Array:
+    operands = [marks]
+    if emit == "order":
+        operands.append(_unmarked(marks, axis))
+    operands = extent.vary_alike(operands)
+    context = primitives.settings(marks.shape)
+    [result] = primitives.rank_p.bind(*operands, axis=axis, emit=emit, **params, **context)
+    return result
+
+
+def move(
+    leaves: Sequence[jax.Array],
+    marks: jax.Array,
+    fills: Sequence[jax.Array] | None = None,
+    *,
+    axis: int,
+    source: str = "mask",
+    size: int | None = None,
+) -> list[jax.Array]:
+    """Bind ``move_p``: marked elements come first, then the ``fills``; without, the others do.
+
+    Marks have the shape of every leaf. With ``fills`` there may be more results than elements.
+    """
+    n = marks.shape[axis]
+    length = n if size is None else size
+    shape = (1,) * marks.ndim
+    if fills is None:
+        emit, beside = "order", [_unmarked(marks, axis)]
+    else:
+        emit, beside = "places", [fill.reshape(shape) for fill in fills]
+    results: list[jax.Array] = primitives.move_p.bind(
+        *extent.vary_alike([marks, *leaves, *beside]),
+        axis=axis,
+        source=source,
+        emit=emit,
+        size=min(length, n),
+        **primitives.settings(marks.shape),
+    )
+    if length <= n:
+        return results
+    behind = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
+    pairs = zip(results, extent.vary_alike([*results, *beside])[len(results) :], strict=True)
+    return [lax.concatenate([x, jnp.broadcast_to(fill, behind)], axis) for x, fill in pairs]
+
+
+def _unmarked(marks: jax.Array, axis: int) -> jax.Array:
+    """How many elements of each row are not marked."""
+    return jnp.sum(~heads.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
+
+
+def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
+    """Bind ``locate_p``."""
+
+    def run(bounds: jax.Array) -> jax.Array:
+        context = primitives.settings(bounds.shape)
+        del context["tile"]
+        [result] = primitives.locate_p.bind(bounds, n=n, emit=emit, **context)
+        return result
+
+    return meshes.automatically(
+        run, bounds, like=[bounds], dimensions=meshes.instead_of(bounds.ndim - 1)
+    )
