@@ -10,7 +10,7 @@ checked on the GPU and the same operation of ``jax.lax`` beside it. By their own
     dtypes       sums of every dtype            operators   scans with every operator
     rows         many short rows to few long    skew        segments of every size, even and skewed
     tiles        forced tiles and windows       reductions  every strategy of reductions
-    scaling      forced numbers of programs
+    scaling      forced numbers of programs     functions   what is built of scans
 
 where ``torch``, ``cupy``, ``cuda.compute`` and CUB's headers stand beside jscan if they are
 installed, timed by CUDA events. ``latency`` measures the time of a call and ``compile`` the time to
@@ -23,11 +23,12 @@ for CUDA at its full size and its answer checked at a small one, on a machine wi
 ``static``, which is not one of ``all`` either, compiles kernels of both engines by the triton
 wheel's compiler, without a GPU, and lists registers, spills and widths of accesses to memory; with
 ``--compare`` it fails where they are worse than in a report.
-``python -m benchmarks readme`` makes the tables and plots from the results.
+``papers`` measures the work that papers on scans measured, beside their figures.
+``python -m benchmarks pages`` makes the tables and plots from the results.
 
     cases      what is measured: operations, inputs, answers, and the suites of them
     measuring  compilation, clocks, other libraries, the machine, rounding errors
-    reporting  the terminal, JSON, tables, plots and the README
+    reporting  the terminal, JSON, tables, plots, the README and the pages of docs
     tools      memcheck runs one kernel of each kind for compute-sanitizer; lowered compares the
                texts that calls lower to
 """

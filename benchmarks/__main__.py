@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks all``, the name of a suite, or ``readme``."""
+"""The command line: ``python -m benchmarks all``, the name of a suite, or ``pages``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from benchmarks import runs, walking
+from benchmarks import published, runs, walking
 from benchmarks.cases.suites import SUITES
 from benchmarks.reporting import terminal
 
@@ -17,13 +17,14 @@ from benchmarks.reporting import terminal
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one suite or all; 1 if an answer was wrong or a case failed, 2 where it needs a GPU."""
     options = _parser().parse_args(arguments)
-    if options.suite == "readme":
+    if options.suite == "pages":
         # Imported here because it needs matplotlib, which measurements do without.
-        from benchmarks.reporting import readme
+        from benchmarks.reporting import pages
 
-        return readme.main()
+        return pages.main()
     start = time.monotonic()
-    status = walking.asked(options) if options.suite == "walk" else runs.asked(options)
+    own = {"walk": walking.asked, "papers": published.asked}
+    status = own.get(options.suite, runs.asked)(options)
     terminal.say(f"{time.monotonic() - start:.0f} s")
     return status
 
@@ -31,13 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     suites = parser.add_subparsers(dest="suite", required=True)
-    shown = "tables and plots, here and in the README, from the results that there are"
-    suites.add_parser("readme", help=shown, description=shown)
+    shown = "tables and plots, in results, README and docs, from the results that there are"
+    suites.add_parser("pages", help=shown, description=shown)
     drawn = "calls of the public API that nobody chose, drawn from a seed, on one GPU"
     walk = suites.add_parser("walk", help=drawn, description=drawn)
     walk.add_argument("--out", type=pathlib.Path, help="the JSON file to write")
     walk.add_argument("--commit", help="the commit measured, where git cannot say")
     walking.add_to(walk)
+    then = "the work that papers on scans measured, beside their figures, on the device here"
+    papers = suites.add_parser("papers", help=then, description=then)
+    papers.add_argument("--out", type=pathlib.Path, help="the JSON file to write")
+    papers.add_argument("--commit", help="the commit measured, where git cannot say")
+    papers.add_argument("--only", default="", help="works whose name contains this")
     for name, what in (
         ("all", "every suite on one GPU, a file for each; a CPU comparison where there is none"),
         *((name, suite.about) for name, suite in SUITES.items()),

@@ -16,8 +16,18 @@ import jax
 from benchmarks.cases import cpu_reductions, cpu_scans
 from benchmarks.cases import static as static_cases
 from benchmarks.cases.case import Case
+from benchmarks.cases.cpu_inputs import Comparison, comparison
 from benchmarks.cases.suites import SUITES
-from benchmarks.measuring import accuracy, cpu, devices, machine, measure, outside, overhead, static
+from benchmarks.measuring import (
+    accuracy,
+    cpu,
+    devices,
+    machine,
+    measure,
+    outside,
+    overhead,
+    static,
+)
 from benchmarks.measuring.measure import Outcome, Stopwatch
 from benchmarks.measuring.programs import Program, compile_all, copy_program, plan, programs_of
 from benchmarks.reporting import report, static_table, terminal
@@ -27,7 +37,9 @@ RESULTS = machine.REPOSITORY / "benchmarks" / "results"
 COPY_WORDS = 2**28
 SMALL = 14  # by this power of two a dry run divides the sizes of what it computes
 COMPARED = ("core", "strategies", "all")
-"""What has a comparison to offer where there is no GPU."""
+"""What has a comparison with a GPU's suite to offer where there is no GPU."""
+SHRUNK_ON_A_CPU = {"functions": 6}
+"""Suites whose cases a CPU measures beside plain JAX, and the power of two that divides them."""
 ON_ANY_MACHINE = {
     "accuracy": "errors of inclusive sums over the length; up to 2^20 where there is no GPU",
     "latency": "the time of a call, beside lax.associative_scan",
@@ -66,6 +78,8 @@ def asked(options: argparse.Namespace) -> int:
         return dry_run(options, list(SUITES) if suite == "all" else [suite])
     if machine.has_gpu():
         return everything(options) if suite == "all" else run(options, suite)
+    if suite in SHRUNK_ON_A_CPU:
+        return shrunk(options, suite)
     if suite in COMPARED:
         terminal.say(f"No CUDA GPU here: this is the CPU comparison, not the figures of {suite}.")
         return compare(options, suite)
@@ -181,19 +195,40 @@ def together(options: argparse.Namespace, suite: str) -> int:
 def beside(options: argparse.Namespace, suite: str) -> int:
     """Measures calls on this machine's processor beside other plain JAX."""
     cases = [*cpu_scans.cases(), *cpu_reductions.cases()]
+    return _on_a_cpu(options, suite, cases, RESULTS / "cpu" / "beside-plain-jax.json")
+
+
+def shrunk(options: argparse.Namespace, suite: str) -> int:
+    """Measures a suite of a GPU on this machine's processor, with smaller operands."""
+    cases = SUITES[suite].cases(options.shrink or SHRUNK_ON_A_CPU[suite])
+    path = RESULTS / f"{suite}-{machine.device_name()}.json"
+    return _on_a_cpu(options, suite, [comparison(case) for case in cases], path)
+
+
+def _on_a_cpu(
+    options: argparse.Namespace, suite: str, cases: Sequence[Comparison], usual: pathlib.Path
+) -> int:
+    """Measures comparisons, and writes them to ``usual`` unless the options say otherwise."""
     cases = [case for case in cases if options.only in case.name]
     if not cases:
         sys.exit(f"no case's name contains {options.only!r}")
     entries = []
+    company = machine.company()
     on_cpu = jax.default_device(jax.local_devices(backend="cpu")[0])
     with on_cpu, terminal.progress("measuring", len(cases)) as advance:
-        for entry in cpu.measured(cases):
+        bandwidth = cpu.copy_speed()
+        for entry in cpu.measured(cases, bandwidth):
             entries.append(entry)
             advance(cpu.line(entry))
     cpu.show(entries)
-    content = {"suite": suite, "environment": _environment(options), "cases": entries}
+    content = {
+        "suite": suite,
+        "environment": _environment(options) | company,
+        "copy": {"bytes_per_second": round(bandwidth)},
+        "cases": entries,
+    }
     if options.out or not options.only:
-        terminal.write(options.out or RESULTS / "cpu" / "beside-plain-jax.json", content)
+        terminal.write(options.out or usual, content)
     wrong = cpu.wrong(entries)
     for text in wrong:
         terminal.say(f"WRONG OR FAILED: {text}")

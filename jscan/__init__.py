@@ -45,7 +45,7 @@ from jscan.vectors import pack as pack
 from jscan.vectors import split as split
 from jscan.vectors import split_and_segment as split_and_segment
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 # Without enumerate, which a star import would put in the place of Python's own.
 __all__ = [

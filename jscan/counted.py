@@ -1,25 +1,46 @@
-"""Segments that are numbered by counting their heads: those of flags and of ids.
+"""Segments that are numbered by counting their heads: those of flags, bits and ids.
 
-Both have rows, along whose last axis segments run.
+All have rows, along whose last axis segments run.
 """
 
 from __future__ import annotations
 
-import jax
+import functools
 
-from jscan import meshes
+import jax
+import numpy as np
+
+from jscan import bits, meshes
 from jscan.eager import compiled, elements
 from jscan.heads import as_bool, changes, is_first
 from jscan.ranks import rank
-
-SOURCES = {"flags": "flags", "ids": "runs"}
-"""The ``source`` by which ``rank`` marks the heads of each form of segments."""
 
 
 @compiled(elements)
 def heads_of_ids(ids: jax.Array) -> jax.Array:
     """Head flags of runs of equal ids."""
     return meshes.automatically(lambda ids: changes(ids, axis=ids.ndim - 1), ids, like=[ids])
+
+
+@compiled(elements, int)
+def heads_of_bits(words: jax.Array, n: int) -> jax.Array:
+    """Head flags of ``n`` elements from words of bits."""
+    axis = words.ndim - 1
+
+    def run(words: jax.Array) -> jax.Array:
+        flags = bits.unpacked(words, axis=axis, n=n)
+        return flags | is_first(flags, axis=axis)
+
+    dimensions = meshes.instead_of(axis)
+    return meshes.automatically(run, words, like=[words], dimensions=dimensions)
+
+
+@compiled(elements, str)
+def packed(flags: jax.Array, dtype: str) -> jax.Array:
+    """Words of bits from head flags, which are booleans."""
+    run = functools.partial(bits.packed, dtype=np.dtype(dtype))
+    dimensions = meshes.instead_of(flags.ndim - 1)
+    return meshes.automatically(run, flags, like=[flags], dimensions=dimensions)
 
 
 @compiled(elements)
@@ -33,12 +54,12 @@ def with_first(heads: jax.Array) -> jax.Array:
 
 
 @compiled(elements, str)
-def numbers(marks: jax.Array, form: str) -> jax.Array:
+def numbers(marks: jax.Array, source: str) -> jax.Array:
     """The numbers of elements' segments."""
-    return rank(marks, axis=marks.ndim - 1, source=SOURCES[form], emit="number")
+    return rank(marks, axis=marks.ndim - 1, source=source, emit="number")
 
 
 @compiled(elements, str, int)
-def offsets(marks: jax.Array, form: str, size: int) -> jax.Array:
+def offsets(marks: jax.Array, source: str, size: int) -> jax.Array:
     """Where the first segments begin, ``size`` of them, and the length of the axis behind them."""
-    return rank(marks, axis=marks.ndim - 1, source=SOURCES[form], emit="places", size=size)
+    return rank(marks, axis=marks.ndim - 1, source=source, emit="places", size=size)

@@ -18,18 +18,18 @@ from jax import lax
 
 from jscan.arguments.arrays import Array, as_marks
 from jscan.arguments.descriptors import is_known
-from jscan.eager import UNFIT, marks
-from jscan.plain.across import flags_of_this_part
-from jscan.segments import (
-    Segments,
+from jscan.described import (
     can_be_read,
     describe,
     head_flags,
-    heads_to_send,
     is_whole,
     shape_of,
+    to_send,
     without_flags,
 )
+from jscan.eager import UNFIT, marks
+from jscan.plain.across import flags_of_this_part
+from jscan.segments import Segments
 
 Given = Segments | Array
 """What a caller hands in: `Segments`, or an array of head flags."""
@@ -38,14 +38,17 @@ Given = Segments | Array
 def of_scan(segments: Any) -> Any:
     """The kind of an argument of `jscan.eager` that divides a scan: an array of flags, or rows.
 
-    Segments by bounds become flags, for which a program is compiled whatever their number.
+    Segments by bounds become flags, for which a program is compiled whatever their number. Those by
+    bits stay what they are.
     """
     if not isinstance(segments, Segments):
         return marks(segments)
     if not can_be_read(segments):
         return UNFIT
-    flags = heads_to_send(segments)
-    return flags if flags.ndim == 1 else Segments("flags", flags)
+    sent = to_send(segments)
+    if isinstance(sent, Segments) or sent.ndim == 1:
+        return sent
+    return Segments("flags", sent)
 
 
 def of_reduction(segments: Any) -> Any:

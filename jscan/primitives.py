@@ -302,8 +302,8 @@ def tail(
     """Bind ``tail_p``."""
     operands = extent.vary_alike([*leaves, flags])
     how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse, "method": method}
-    settings = settings(extent.full_shape(operands))
-    results: list[jax.Array] = tail_p.bind(*operands, **how, **settings)
+    context = settings(extent.full_shape(operands))
+    results: list[jax.Array] = tail_p.bind(*operands, **how, **context)
     return results
 
 
@@ -342,14 +342,14 @@ def tangent(
 def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:
     """Bind ``spread_p``."""
     operands = extent.vary_alike([values, numbers])
-    settings = settings(extent.shape_along(axis, numbers, values))
-    [result] = spread_p.bind(*operands, axis=axis, axis_name=(), **settings)
+    context = settings(extent.shape_along(axis, numbers, values))
+    [result] = spread_p.bind(*operands, axis=axis, axis_name=(), **context)
     return result
 
 
 def collect(values: jax.Array, plan: Sequence[jax.Array], **params: Any) -> jax.Array:
     """Bind ``collect_p``; the arrays of the ``plan`` have the rank of the values."""
     operands = extent.vary_alike([values, *plan])
-    settings = settings(extent.shape_along(params["axis"], plan[0], values))
-    [result] = collect_p.bind(*operands, **params, **settings)
+    context = settings(extent.shape_along(params["axis"], plan[0], values))
+    [result] = collect_p.bind(*operands, **params, **context)
     return result

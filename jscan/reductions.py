@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jscan import by_ids, dispatch, operators
+from jscan import by_ids, described, dispatch, operators
 from jscan.arguments.choices import as_axis_name, check_method, check_operator
 from jscan.arguments.identity import as_identity
 from jscan.arguments.scalars import as_count
@@ -15,7 +15,7 @@ from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
 from jscan.division import Given, as_segments, known_count, of_reduction
 from jscan.eager import NONE, compiled, tree
-from jscan.segments import Segments, is_whole
+from jscan.segments import Segments
 from jscan.templates import Bound, as_bound, as_data
 
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -365,7 +365,7 @@ def _reduce(
             )
     given = as_segments(caller, segments)
     names = as_axis_name(caller, axis_name)
-    part = given is not None and not (isinstance(given, Segments) and is_whole(given))
+    part = given is not None and not (isinstance(given, Segments) and described.is_whole(given))
     if names and num_segments is None and part:
         raise ValueError(
             f"{caller}: num_segments is required with axis_name={axis_name!r}: flags and ids are "

@@ -14,6 +14,7 @@ from jscan.arguments.arrays import Array, as_array
 from jscan.arguments.descriptors import LIMIT, as_vector
 from jscan.arguments.scalars import as_scalar, as_size
 from jscan.eager import compiled, elements, marks
+from jscan.operators import integer_limits
 from jscan.primitives import spread
 from jscan.ranks import locate, rank
 
@@ -197,6 +198,9 @@ def _runs(x: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
 
     And how many runs there are.
     """
+    if jnp.issubdtype(x.dtype, jnp.integer) and integer_limits(x.dtype).bits < 8:
+        # XLA does not pad those of 2 bits in all of its ways to compile for CPUs.
+        x = x.astype(jnp.int8 if jnp.issubdtype(x.dtype, jnp.signedinteger) else jnp.uint8)
     begins = heads.changes(x, axis=0)
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         places = rank(x, axis=0, emit="places", source="runs", size=size)

@@ -1,43 +1,36 @@
-"""`Segments`: where segments begin and end, from any of four descriptions."""
+"""`Segments`: where segments begin and end, from any of five descriptions."""
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import export, lax
+from jax import export
 
 from jscan import counted, traced_bounds
 from jscan.arguments import descriptors
 from jscan.arguments.arrays import Array
 from jscan.arguments.descriptors import is_known
-from jscan.arguments.scalars import as_count
-from jscan.eager import is_untraced, placed
+from jscan.arguments.scalars import as_count, as_size
+from jscan.described import NOT_GIVEN, Described, head_flags, shape_of
+from jscan.eager import placed
 from jscan.extent import check_places
 from jscan.heads import as_bool
-from jscan.ranks import locate
-from jscan.remembered import Remembered
 
 __all__ = ["Segments"]
 
-_NOT_GIVEN: Any = object()
-
-LONG = 2**20
-"""A device finds the heads of a longer axis faster than it is sent them."""
-
 
 @jax.tree_util.register_pytree_node_class
-class Segments:
+class Segments(Described):
     """A division of an axis into consecutive segments.
 
-    Built by ``from_flags``, ``from_ids``, ``from_lengths`` or ``from_offsets``. Flags and ids may
-    have rows: segments run along their last axis. Lengths and offsets are one-dimensional (use
-    ``jax.vmap`` for rows). A ``Segments`` is a pytree: it may be passed into ``jit``, mapped by
-    ``vmap``, carried by ``lax.scan`` and exported by ``jax.export``.
+    Built by ``from_flags``, ``from_packed``, ``from_ids``, ``from_lengths`` or ``from_offsets``.
+    Flags, packed or not, and ids may have rows: segments run along their last axis. Lengths and
+    offsets are one-dimensional (use ``jax.vmap`` for rows). A ``Segments`` is a pytree: it may be
+    passed into ``jit``, mapped by ``vmap``, carried by ``lax.scan`` and exported by ``jax.export``.
 
     Lengths and offsets keep their empty segments: ``lengths`` and ``offsets`` give them back, and
     ``ids`` counts them. Head flags and ids cannot express an empty segment.
@@ -64,16 +57,6 @@ class Segments:
       True
     """
 
-    def __init__(
-        self, form: str, array: Any, total: int | None = None, flags: Any = _NOT_GIVEN
-    ) -> None:
-        # The arrays are leaves of a pytree, which may hold anything: class methods check theirs.
-        self._form = form  # "flags", "ids" or "bounds"
-        self._array = array
-        self._total: Any = total  # of bounds, the length of the axis that they divide
-        self._given_flags = flags
-        self._found_flags, self._placed = Remembered(), Remembered()
-
     @classmethod
     def from_flags(cls, flags: Any) -> Segments:
         """Segments that start where ``flags`` is not zero, and at the first element in any case.
@@ -87,6 +70,29 @@ class Segments:
         """
         rows = descriptors.as_rows("jscan.Segments.from_flags", "flags", flags)
         return cls("flags", descriptors.narrow_flags(rows))
+
+    @classmethod
+    def from_packed(cls, words: Any, total: int) -> Segments:
+        """Segments by head flags of one bit an element, as ``Segments.packed`` makes them.
+
+        Element i has bit ``i % w`` of word ``i // w``, counted from the least significant, in words
+        of w bits: ``numpy.packbits`` with ``bitorder="little"`` makes such bytes. The first element
+        starts a segment in any case. Bits behind ``total`` count for nothing.
+
+        Flags take an eighth of the memory. Where something needs them as bytes they are unpacked,
+        once in each trace: an element then costs 1/8 + 1 bytes of traffic before it is read.
+
+        Args:
+          words: ``(..., ceil(total / w))``, uint8 or uint32. Each row begins with a word.
+          total: the length of the axis.
+
+        Raises:
+          TypeError: ``words`` has another dtype, or ``total`` is not an integer.
+          ValueError: ``words`` is a scalar, or has more or fewer words than ``total`` needs.
+        """
+        caller = "jscan.Segments.from_packed"
+        total = as_size(caller, "total", total)
+        return cls("bits", descriptors.as_words(caller, "words", words, total), total)
 
     @classmethod
     def from_ids(cls, ids: Any) -> Segments:
@@ -162,7 +168,7 @@ class Segments:
     def flags(self) -> jax.Array:
         """Head flags, bool: True on the first element of every segment that has one."""
         heads = head_flags(self)
-        is_first_marked = not self._counted or self._is_read
+        is_first_marked = self._form != "flags" or self._is_read
         return as_bool(heads) if is_first_marked else counted.with_first(heads)
 
     @property
@@ -177,7 +183,7 @@ class Segments:
             check_places("jscan.Segments.ids", self._form, self._array, axis)
             if self._is_read:
                 return placed(np.cumsum(self._known_heads, axis, np.int32) - np.int32(1))
-            return counted.numbers(jnp.asarray(self._array), self._form)
+            return counted.numbers(*self._marks)
         return self._located("ids")
 
     def lengths(self, num_segments: int | None = None) -> jax.Array:
@@ -215,10 +221,24 @@ class Segments:
         if self._is_read and self._array.ndim == 1:
             heads = self._known_heads if self._counted else None
             return descriptors.first_bounds(self._array, heads, size)
-        array = jnp.asarray(self._array)
         if self._counted:
-            return counted.offsets(array, self._form, size)
-        return traced_bounds.first(array, size, self._total)
+            return counted.offsets(*self._marks, size)
+        return traced_bounds.first(jnp.asarray(self._array), size, self._total)
+
+    def packed(self, dtype: Any = np.uint32) -> jax.Array:
+        """Head flags of one bit an element: words of ``dtype``, along the last axis.
+
+        Element i has bit ``i % w`` of word ``i // w``, counted from the least significant, in words
+        of w bits. The first element's is set, and those behind the last one are not.
+
+        Args:
+          dtype: uint8 or uint32.
+
+        Raises:
+          TypeError: ``dtype`` is another one.
+        """
+        name = descriptors.as_word("jscan.Segments.packed", "dtype", dtype)
+        return counted.packed(self.flags, name)
 
     @property
     def num_segments(self) -> int | None:
@@ -231,64 +251,9 @@ class Segments:
             return int(self._array.shape[-1]) - 1
         if not is_known(self._array):
             return None
-        if 0 in self._array.shape:
+        if 0 in shape_of(self):
             return 0
         return int(np.count_nonzero(self._known_heads, axis=-1).max())
-
-    @property
-    def _counted(self) -> bool:
-        """Whether segments come from flags or ids, and are numbered by counting their heads."""
-        return self._form != "bounds"
-
-    @property
-    def _bounds(self) -> jax.Array:
-        """Bounds on a device.
-
-        XLA folds what is computed from a constant as it compiles, which takes 29 s for 10^6
-        elements on a CPU. Known bounds in a trace are therefore behind a barrier.
-        """
-        bounds = jnp.asarray(self._array)
-        constant = is_known(self._array) and isinstance(bounds, jax.core.Tracer)
-        held: jax.Array = lax.optimization_barrier(bounds) if constant else bounds
-        return held
-
-    def _located(self, emit: str) -> jax.Array:
-        """What ``locate`` emits for the bounds."""
-        if not self._is_read:
-            bounds = self._bounds if emit == "ids" else jnp.asarray(self._array)
-            return locate(bounds, n=self._total, emit=emit)
-        if self._total > LONG:
-            return locate(placed(descriptors.padded(self._array)), n=self._total, emit=emit)
-        if emit == "ids":
-            return placed(descriptors.numbers_of_bounds(self._array))
-        return placed(self._known_heads)
-
-    @property
-    def _is_read(self) -> bool:
-        """Whether NumPy finds what is asked for: values are known, and nothing is traced."""
-        return isinstance(self._array, np.ndarray) and is_untraced()
-
-    @functools.cached_property
-    def _known_heads(self) -> np.ndarray:
-        """Which elements begin a segment, for known flags or ids, or for bounds of one row."""
-        if self._counted:
-            return descriptors.known_heads(self._array, runs=self._form == "ids")
-        return descriptors.heads_of_bounds(self._array)
-
-    @property
-    def _flags(self) -> Any:
-        """The head flags that came with the bounds, else those that this trace has found."""
-        if self._given_flags is not _NOT_GIVEN:
-            return self._given_flags
-        return self._found_flags.array(self._found_here)
-
-    def _found_here(self) -> jax.Array:
-        """The head flags as scans read them, of which the first may be 0."""
-        if not self._counted:
-            return self._located("flags")
-        if self._is_read:
-            return placed(self._known_heads)
-        return counted.heads_of_ids(jnp.asarray(self._array))
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[str, int | None]]:
         """The arrays, and what is static: flags or ids, or bounds and their head flags."""
@@ -296,13 +261,8 @@ class Segments:
             return (self._array,), (self._form, self._total)
         flags, bounds = self._flags, self._array
         if isinstance(bounds, np.ndarray) and not isinstance(flags, (np.ndarray, jax.core.Tracer)):
-            bounds = self._placed_bounds
+            bounds = self._placed_array
         return (bounds, flags), (self._form, self._total)
-
-    @property
-    def _placed_bounds(self) -> jax.Array:
-        """Known bounds on the device, where they are moved once; not for use in a trace."""
-        return self._placed.array(lambda: placed(self._array))
 
     @classmethod
     def tree_unflatten(cls, aux: tuple[str, int | None], children: tuple[Any, ...]) -> Segments:
@@ -312,7 +272,7 @@ class Segments:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Flags that were found belong to a trace of this process.
-        given = () if self._given_flags is _NOT_GIVEN else (self._given_flags,)
+        given = () if self._given_flags is NOT_GIVEN else (self._given_flags,)
         return Segments, (self._form, self._array, self._total, *given)
 
     def __eq__(self, other: object) -> bool:
@@ -333,7 +293,8 @@ class Segments:
 
     def __repr__(self) -> str:
         if self._counted or not hasattr(self._array, "shape"):
-            return f"Segments({self._form}={descriptors.typed(self._array)})"
+            of_bits = f", total={self._total}" if self._form == "bits" else ""
+            return f"Segments({self._form}={descriptors.typed(self._array)}{of_bits})"
         offsets = descriptors.typed(self._array)
         if is_known(self._array) and self._array.ndim == 1:
             offsets = np.array2string(np.asarray(self._array), threshold=16, max_line_width=100)
@@ -346,54 +307,3 @@ export.register_pytree_node_serialization(
     serialize_auxdata=lambda aux: json.dumps(aux).encode(),
     deserialize_auxdata=lambda data: tuple(json.loads(data)),
 )
-
-
-def head_flags(segments: Segments) -> jax.Array:
-    """Head flags as scans read them.
-
-    They may have any integer dtype, and the first may be 0: given flags are read as they are.
-    """
-    if segments._form == "flags" and not segments._is_read:
-        return jnp.asarray(segments._array)
-    return jnp.asarray(segments._flags)
-
-
-def shape_of(segments: Segments) -> tuple[int, ...]:
-    """The shape of the head flags, which are not found for it."""
-    if segments._counted:
-        return tuple(segments._array.shape)
-    if segments._given_flags is not _NOT_GIVEN:
-        return tuple(segments._given_flags.shape)
-    return (*segments._array.shape[:-1], segments._total)
-
-
-def is_whole(segments: Segments) -> bool:
-    """Whether they divide a whole axis, as lengths and offsets do, also on a device with a part."""
-    return not segments._counted
-
-
-def heads_to_send(segments: Segments) -> Array:
-    """Head flags for one program: known ones are sent along the first time, and then stay there."""
-    is_short = segments._counted or segments._total <= LONG
-    if segments._is_read and is_short and "_known_heads" not in vars(segments):
-        return segments._known_heads
-    return head_flags(segments)
-
-
-def can_be_read(segments: Segments) -> bool:
-    """Whether their values are known, and nothing is traced."""
-    return is_known(segments._array) and is_untraced()
-
-
-def without_flags(segments: Segments) -> Segments:
-    """The segments as a pytree for which no head flags are found."""
-    if segments._counted:
-        return segments
-    return Segments("bounds", segments._placed_bounds, segments._total, None)
-
-
-def describe(segments: Segments) -> tuple[str, jax.Array]:
-    """The kind of a descriptor, "flags", "runs" or "offsets", and the descriptor as it is given."""
-    if segments._counted:
-        return counted.SOURCES[segments._form], jnp.asarray(segments._array)
-    return "offsets", segments._bounds

@@ -14,10 +14,11 @@ from jscan.arguments.arrays import as_array, as_integers
 from jscan.arguments.descriptors import as_vector, bounds_of_offsets, is_known
 from jscan.arguments.scalars import as_count, as_switch
 from jscan.combine import accumulation_dtype
+from jscan.described import can_be_read
 from jscan.eager import NONE, UNFIT, compiled, elements
 from jscan.heads import as_bool
 from jscan.operators import Operator
-from jscan.segments import Segments, can_be_read
+from jscan.segments import Segments
 
 __all__ = ["csr_matmat", "csr_matvec"]
 
@@ -58,7 +59,9 @@ def csr_matvec(
     Args:
       values: ``(entries,)``, the entries of the matrix, row by row; any dtype that has the
         operators. A scalar is taken for all entries. Of a ``jax.experimental.sparse.BCSR`` or a CSR
-        matrix of SciPy these are ``matrix.data``, ``matrix.indices`` and ``matrix.indptr``.
+        matrix of SciPy these are ``matrix.data``, ``matrix.indices`` and ``matrix.indptr``, and
+        ``BCSR((values, indices, offsets), shape=shape)`` or, of arrays of NumPy, SciPy's
+        ``csr_array((values, indices, offsets), shape=shape)`` is made of the three.
       indices: ``(entries,)``, any integer dtype: the column of each entry, in any order within a
         row; equal ones are added up. Entries whose column is negative or not below the number of
         columns are dropped.
@@ -243,7 +246,9 @@ def _made(pair: Pair, entries: jax.Array, dense: jax.Array, places: jax.Array) -
     """What each entry makes of the dense operand at its place; the identity where there is none."""
     count = dense.shape[0]
     kept = (places >= 0) & (places < count)
-    taken = dense.at[places].get(mode="fill", fill_value=dense.dtype.type(0))
+    taken = dense.at[places].get(
+        mode="fill", fill_value=dense.dtype.type(0), wrap_negative_indices=False
+    )
     over = (slice(None),) + (None,) * (dense.ndim - 1)
     entries = jnp.broadcast_to(entries, places.shape)
     made = pair.multiply(entries[over], taken)

@@ -55,12 +55,23 @@ def eliminated(dl: Any, d: Any, du: Any, b: Any) -> Any:
     return x
 
 
-def residual(given: Sequence[Any], x: Any, *, periodic: bool = False) -> float:
-    """The largest residual of a row along axis 0, in eps of ``x`` times what the row is made of."""
+def residual(
+    given: Sequence[Any], x: Any, *, periodic: bool = False, in_sum: bool = False
+) -> float:
+    """The largest residual along axis 0, in eps of what it is compared with.
+
+    That of a row is compared with what the row is made of, times the largest x; ``in_sum``, those
+    of all rows with all products. It is infinite where one is NaN.
+    """
     eps = float(np.finfo(np.asarray(x).dtype).eps)
     dl, d, du, b, wide = (np.array(reference.widen(np.asarray(y))) for y in (*given, x))
     if not periodic:
         dl[0], du[-1] = 0, 0
-    left = b - dl * np.roll(wide, 1, 0) - d * wide - du * np.roll(wide, -1, 0)
-    size = (np.abs(dl) + np.abs(d) + np.abs(du)) * np.max(np.abs(wide), 0) + np.abs(b)
-    return float(np.max(np.abs(left) / size, initial=0.0)) / eps
+    terms = [b, dl * np.roll(wide, 1, 0), d * wide, du * np.roll(wide, -1, 0)]
+    left = np.abs(terms[0] - terms[1] - terms[2] - terms[3])
+    if in_sum:
+        left, size = np.sum(left, 0), np.sum(np.abs(terms), (0, 1))
+    else:
+        size = (np.abs(dl) + np.abs(d) + np.abs(du)) * np.max(np.abs(wide), 0) + np.abs(b)
+    worst = float(np.max(left / size, initial=0.0)) / eps
+    return np.inf if np.isnan(worst) else worst

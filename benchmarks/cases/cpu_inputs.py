@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
-from benchmarks.cases.case import Operation
+from benchmarks.cases.case import Case, Check, Operation
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Inputs = Callable[[], tuple[Array, ...]]
+Inputs = Callable[[], tuple[Any, ...]]
 Function = Callable[[Any, Any], Any]
 Shape = tuple[int, ...]
 
@@ -25,12 +26,26 @@ class Comparison:
       inputs: the operands.
       jscan: the call.
       peers: the others by name.
+      bytes: that any implementation has to move; None where nothing was said of them.
+      check: of jscan's answer, beside that of the peers.
     """
 
     name: str
     inputs: Inputs
     jscan: Operation
     peers: Mapping[str, Operation]
+    bytes: int | None = None
+    check: Check | None = None
+
+
+def comparison(case: Case) -> Comparison:
+    """A case of a suite, without libraries outside of JAX."""
+
+    def build() -> tuple[jax.Array, ...]:
+        made: tuple[jax.Array, ...] = jax.jit(case.inputs.build)(*case.inputs.args)
+        return made
+
+    return Comparison(case.name, build, case.run, case.peers, case.bytes, case.check)
 
 
 def numbers_at_random() -> np.random.Generator:

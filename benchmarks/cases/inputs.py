@@ -6,6 +6,8 @@ answer be compared with integer arithmetic bit for bit.
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -163,7 +165,39 @@ def samples(n: int) -> Arrays:
 
 def mask(n: int, density: float) -> Arrays:
     """Booleans, true with this probability."""
-    return (jax.random.uniform(jax.random.key(11), (n,)) < density,)
+    return mask_of((n,), density)
+
+
+def mask_of(shape: Shape, density: float) -> Arrays:
+    """The same in a shape."""
+    return (jax.random.uniform(jax.random.key(11), shape) < density,)
+
+
+def room(n: int, density: float) -> int:
+    """A size that all true elements of such a mask find room in, six standard deviations more."""
+    return min(n, round(n * density + 6 * math.sqrt(n * density)))
+
+
+def tenths(n: int) -> Arrays:
+    """Signs in int8, of which a tenth is 0 and as many are negative as positive."""
+    drawn = draw(28, (n,), 20)
+    return (jnp.where(drawn < 2, 0, 1 - 2 * (drawn & 1)).astype(jnp.int8),)
+
+
+def lengths(n: int, count: int) -> Arrays:
+    """Whole float32 numbers, and as many lengths by chance, whose sum is n."""
+    (ids,) = sorted_ids(n, count)
+    bounds = jnp.searchsorted(ids, jnp.arange(count + 1, dtype=jnp.int32))
+    return *numbers(count), jnp.diff(bounds).astype(jnp.int32)
+
+
+def dominated(shape: Shape) -> Arrays:
+    """Tridiagonal systems whose rows are dominated by the diagonal by a tenth or more, and b."""
+    below, above, right, more = (
+        jax.random.uniform(jax.random.key(29 + i), shape, minval=-1.0) for i in range(4)
+    )
+    least = 1.125 * (jnp.abs(below) + jnp.abs(above))
+    return below, jnp.sign(more) * (least + jnp.abs(more)), above, right
 
 
 def _flags(shape: Shape, dtype: DTypeLike, density: jax.Array) -> jax.Array:

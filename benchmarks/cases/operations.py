@@ -168,6 +168,11 @@ def split_and_segment(x: jax.Array, mask: jax.Array, flags: jax.Array) -> tuple[
     return result, parts.flags
 
 
+def histogram(length: int, keys: jax.Array) -> jax.Array:
+    """How often there is each key below a length."""
+    return jscan.histogram(keys, length)
+
+
 def flags_to_ids(flags: jax.Array) -> jax.Array:
     """Segment numbers from head flags."""
     return Segments.from_flags(flags).ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from benchmarks.cases import core, derivatives, operators, segments, strategies, tiles
+from benchmarks.cases import core, derivatives, functions, operators, segments, strategies, tiles
 from benchmarks.cases.case import Case
 
 
@@ -35,4 +35,8 @@ SUITES = {
     "tiles": Suite(tiles.cases, "forced tiles and windows on one GPU"),
     "reductions": Suite(strategies.reductions, "every strategy of reductions on one GPU"),
     "scaling": Suite(tiles.scaling, "forced numbers of programs on one GPU"),
+    "functions": Suite(
+        functions.cases,
+        "functions that are built of scans; beside plain JAX on a CPU where there is no GPU",
+    ),
 }

@@ -215,7 +215,7 @@ def _by_program(program: Program, x: jax.Array, executables: Executables) -> jax
 
 def _by_torch(x: jax.Array) -> jax.Array:
     torch: Any = importlib.import_module("torch")
-    sums = outside.Torch().prepared(torch, "cumsum", 0, x, x)()
+    sums = outside.Torch().prepared(torch, "cumsum", 0, [x], x)()
     if machine.has_gpu():
         torch.cuda.synchronize()
     return jnp.from_dlpack(sums)

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.cases.case import Operation
 from benchmarks.cases.cpu_inputs import Comparison
+from benchmarks.measuring import programs
 from benchmarks.reporting import terminal
 
 SECONDS = 0.8
@@ -27,27 +29,39 @@ COMPILED = 1
 ALLOWED = 1.2
 """The most that jscan may take, as a multiple of the fastest other program."""
 
+COPIED = 2**24
+"""Words of 32 bits that are copied to know the speed of a copy."""
+
 WRONG = 2e-2
 """The most that results may differ, as a share of the largest: a roundings of bfloat16, or those
 of a sum of 10^6 float32 one after another."""
 
 
-def measured(cases: Sequence[Comparison]) -> Iterator[dict[str, Any]]:
-    """What each case takes, one after another."""
+def measured(
+    cases: Sequence[Comparison], bandwidth: float | None = None
+) -> Iterator[dict[str, Any]]:
+    """What each case takes, one after another; as a share of a copy's bytes a second, if known."""
     for case in cases:
-        yield _entry(case)
+        yield _entry(case, bandwidth)
 
 
-def _entry(case: Comparison) -> dict[str, Any]:
+def copy_speed() -> float:
+    """Bytes a second of a copy in plain JAX, read and written."""
+    run, _ = _compiled(programs.add_one, [operand := jnp.arange(COPIED, dtype=jnp.int32)])
+    took = by_turns({"copy": run}, [operand])["copy"]
+    return 8e3 * COPIED / took
+
+
+def _entry(case: Comparison, bandwidth: float | None) -> dict[str, Any]:
     operands = [jax.device_put(x) for x in case.inputs()]
-    programs = {"jscan": case.jscan, **case.peers}
     compiled, compiling = {}, {}
-    for name, run in programs.items():
+    for name, run in {"jscan": case.jscan, **case.peers}.items():
         compiled[name], compiling[name] = _compiled(run, operands)
-    results = {name: jax.tree.leaves(run(*operands)) for name, run in compiled.items()}
-    times = _by_turns(compiled, operands)
+    answers = {name: run(*operands) for name, run in compiled.items()}
+    results = {name: jax.tree.leaves(answer) for name, answer in answers.items()}
+    times = by_turns(compiled, operands)
     best = min(case.peers, key=lambda name: times[name])
-    return {
+    entry: dict[str, Any] = {
         "name": case.name,
         "jscan_ms": _rounded(times["jscan"]),
         "peers_ms": {name: _rounded(times[name]) for name in case.peers},
@@ -56,8 +70,17 @@ def _entry(case: Comparison) -> dict[str, Any]:
         "jscan_compile_s": _rounded(compiling["jscan"]),
         "fastest_compile_s": _rounded(compiling[best]),
         "compile_ratio": _rounded(compiling["jscan"] / compiling[best]),
-        "difference": max(_difference(results["jscan"], results[name]) for name in case.peers),
+        "difference": max(difference(results["jscan"], results[name]) for name in case.peers),
     }
+    if case.bytes is not None and bandwidth is not None:
+        at_copy_speed = 1e3 * case.bytes / bandwidth
+        entry |= {"bytes": case.bytes, "share": _rounded(at_copy_speed / times["jscan"])}
+    if case.check is not None:
+        with jax.enable_x64(case.check.x64):
+            error = float(jax.jit(case.check.error)(answers["jscan"], *operands))
+        right = error <= case.check.bound
+        entry["answer"] = {"right": right, "error": error, "measures": case.check.measures}
+    return entry
 
 
 def _rounded(x: float) -> float:
@@ -75,14 +98,17 @@ def _compiled(run: Operation, operands: Sequence[jax.Array]) -> tuple[Callable[.
     return program, best
 
 
-def _by_turns(
+def by_turns(
     programs: Mapping[str, Callable[..., Any]], operands: Sequence[jax.Array]
 ) -> dict[str, float]:
-    """The fewest milliseconds that each program takes."""
+    """The fewest milliseconds that each program takes.
+
+    Every other turn is backwards, so that none always follows one that leaves the caches cold.
+    """
     best = dict.fromkeys(programs, float("inf"))
     begin, turn = time.perf_counter(), 0
     while turn < LEAST or time.perf_counter() - begin < SECONDS:
-        for name, run in programs.items():
+        for name, run in [*programs.items()][:: -1 if turn % 2 else 1]:
             start = time.perf_counter()
             jax.block_until_ready(run(*operands))
             best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
@@ -90,7 +116,7 @@ def _by_turns(
     return best
 
 
-def _difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
+def difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
     """The largest difference of results, as a share of the largest number among them."""
     found = 0.0
     for x, y in zip(ours, theirs, strict=True):
@@ -116,6 +142,7 @@ def show(entries: Iterable[Mapping[str, Any]]) -> None:
             f"{entry['peers_ms'][entry['fastest']]:.3f}",
             entry["fastest"],
             f"{entry['ratio']:.2f}",
+            f"{entry['share']:.2f}" if "share" in entry else "",
             f"{entry['jscan_compile_s']:.2f}",
             f"{entry['fastest_compile_s']:.2f}",
         ]
@@ -127,6 +154,7 @@ def show(entries: Iterable[Mapping[str, Any]]) -> None:
         "other ms",
         "the fastest other",
         "ratio",
+        "share of copy",
         "compiled s",
         "other s",
     ]
@@ -134,9 +162,9 @@ def show(entries: Iterable[Mapping[str, Any]]) -> None:
 
 
 def wrong(entries: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The cases whose results differ."""
+    """The cases whose results differ, or whose answer is beyond its bound."""
     return [
-        f"{entry['name']}: {entry['difference']:.2g} off"
+        f"{entry['name']}: {entry['difference']:.2g} off, answer {entry.get('answer')}"
         for entry in entries
-        if not entry["difference"] <= WRONG
+        if not entry["difference"] <= WRONG or not entry.get("answer", {"right": True})["right"]
     ]

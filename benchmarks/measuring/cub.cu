@@ -1,4 +1,4 @@
-// CUB's own algorithms, each timed by CUDA events around its calls.
+// CUB's own algorithms, and a product of a thread for each row, timed by CUDA events around calls.
 //
 // Every function takes the arrays that it reads, the one that it writes, how many elements and how
 // many segments there are, how many calls to time (in place of which it puts how many it has timed)
@@ -7,10 +7,15 @@
 #include <algorithm>
 #include <vector>
 
+#include <cub/device/device_histogram.cuh>
 #include <cub/device/device_reduce.cuh>
+#include <cub/device/device_run_length_encode.cuh>
 #include <cub/device/device_scan.cuh>
 #include <cub/device/device_segmented_reduce.cuh>
+#include <cub/device/device_segmented_sort.cuh>
+#include <cub/device/device_select.cuh>
 #include <cuda/std/functional>
+#include <thrust/iterator/counting_iterator.h>
 
 namespace {
 
@@ -104,6 +109,30 @@ int sum(const void* const* in, void* out, int n, int* calls, float* milliseconds
       calls, milliseconds);
 }
 
+// What `in` selects by flags, which are the operand behind it; the number of them is thrown away.
+template <class Input, class T>
+int select(Input in, const void* flags, T* out, int n, int* calls, float* milliseconds) {
+  Storage selected;
+  if (auto status = selected.allocate(sizeof(int))) return status;
+  return timed(
+      [=, &selected](void* storage, size_t& bytes) {
+        return cub::DeviceSelect::Flagged(storage, bytes, in, static_cast<const bool*>(flags), out,
+                                          static_cast<int*>(selected.pointer), n);
+      },
+      calls, milliseconds);
+}
+
+constexpr int kBlock = 256;
+
+__global__ void multiply_rows(const float* values, const int* columns, const int* offsets,
+                              const float* x, float* y, int rows) {
+  const int row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= rows) return;
+  float sum = 0.0f;
+  for (int i = offsets[row]; i < offsets[row + 1]; ++i) sum += values[i] * x[columns[i]];
+  y[row] = sum;
+}
+
 }  // namespace
 
 #define EXPORT(name) \
@@ -149,6 +178,84 @@ EXPORT(SegmentedSum_float32) {
         return cub::DeviceSegmentedReduce::Sum(
             storage, bytes, static_cast<const float*>(in[0]), static_cast<float*>(out), segments,
             offsets, offsets + 1);
+      },
+      calls, milliseconds);
+}
+
+// Reads values and flags.
+EXPORT(Select_float32) {
+  return select(static_cast<const float*>(in[0]), in[1], static_cast<float*>(out), n, calls,
+                milliseconds);
+}
+
+// Reads flags.
+EXPORT(SelectPlaces_int32) {
+  return select(thrust::counting_iterator<int>(0), in[0], static_cast<int*>(out), n, calls,
+                milliseconds);
+}
+
+// Lengths and the number of runs are thrown away; there are at most as many as segments.
+EXPORT(RunLengthEncode_int32) {
+  Storage lengths, runs;
+  if (auto status = lengths.allocate(sizeof(int) * static_cast<size_t>(segments))) return status;
+  if (auto status = runs.allocate(sizeof(int))) return status;
+  return timed(
+      [=, &lengths, &runs](void* storage, size_t& bytes) {
+        return cub::DeviceRunLengthEncode::Encode(
+            storage, bytes, static_cast<const int*>(in[0]), static_cast<int*>(out),
+            static_cast<int*>(lengths.pointer), static_cast<int*>(runs.pointer), n);
+      },
+      calls, milliseconds);
+}
+
+EXPORT(Unique_int32) {
+  Storage selected;
+  if (auto status = selected.allocate(sizeof(int))) return status;
+  return timed(
+      [=, &selected](void* storage, size_t& bytes) {
+        return cub::DeviceSelect::Unique(storage, bytes, static_cast<const int*>(in[0]),
+                                         static_cast<int*>(out),
+                                         static_cast<int*>(selected.pointer), n);
+      },
+      calls, milliseconds);
+}
+
+EXPORT(Histogram_int32) {
+  return timed(
+      [=](void* storage, size_t& bytes) {
+        return cub::DeviceHistogram::HistogramEven(storage, bytes,
+                                                   static_cast<const int*>(in[0]),
+                                                   static_cast<int*>(out), segments + 1, 0,
+                                                   segments, n);
+      },
+      calls, milliseconds);
+}
+
+// Reads keys and the offsets of segments.
+EXPORT(SegmentedSort_float32) {
+  const auto offsets = static_cast<const int*>(in[1]);
+  return timed(
+      [=](void* storage, size_t& bytes) {
+        return cub::DeviceSegmentedSort::SortKeys(
+            storage, bytes, static_cast<const float*>(in[0]), static_cast<float*>(out), n,
+            segments, offsets, offsets + 1);
+      },
+      calls, milliseconds);
+}
+
+// Reads values, columns, offsets of rows and a vector: what is no algorithm of CUB.
+EXPORT(ThreadPerRow_float32) {
+  return timed(
+      [=](void* storage, size_t& bytes) {
+        if (storage == nullptr) {
+          bytes = 0;
+          return cudaSuccess;
+        }
+        multiply_rows<<<(segments + kBlock - 1) / kBlock, kBlock>>>(
+            static_cast<const float*>(in[0]), static_cast<const int*>(in[1]),
+            static_cast<const int*>(in[2]), static_cast<const float*>(in[3]),
+            static_cast<float*>(out), segments);
+        return cudaGetLastError();
       },
       calls, milliseconds);
 }

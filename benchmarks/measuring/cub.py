@@ -101,6 +101,7 @@ class Cub:
             raise ValueError(f"cub.{operation} takes one row")
         function = getattr(self._library(), f"{operation}_{like.dtype.name}")
         read = [operands[0], *_DESCRIPTORS.get(operation, _as_they_are)(like, *operands[1:])]
+        segments = read[1].size - 1 if operation in _BETWEEN_OFFSETS else like.size
         out = jnp.zeros(like.shape, like.dtype)
         jax.block_until_ready((read, out))
         milliseconds = (ctypes.c_float * iterations)()
@@ -109,7 +110,7 @@ class Cub:
             (ctypes.c_void_p * len(read))(*(x.unsafe_buffer_pointer() for x in read)),
             ctypes.c_void_p(out.unsafe_buffer_pointer()),
             ctypes.c_int(operands[0].size),
-            ctypes.c_int(like.size),
+            ctypes.c_int(segments),
             ctypes.byref(calls),
             milliseconds,
         )
@@ -160,9 +161,19 @@ def _offsets(like: jax.Array, ids: jax.Array) -> list[jax.Array]:
     return [offsets_of(ids, like.size)]
 
 
+def _known_offsets(like: jax.Array, ids: jax.Array) -> list[jax.Array]:
+    """Of as many segments as sorted ids tell."""
+    del like
+    return [offsets_of(ids, int(ids[-1]) + 1)]
+
+
+_BETWEEN_OFFSETS = ("SegmentedSum", "SegmentedSort")
+"""What takes segments that are between offsets."""
+
 _DESCRIPTORS: dict[str, Callable[..., list[jax.Array]]] = {
     "InclusiveSumByKey": _keys,
     "SegmentedSum": _offsets,
+    "SegmentedSort": _known_offsets,
 }
 """What an operation reads beside the values, in the form that CUB takes; made before it is timed.
 The keys that others take are what they are."""

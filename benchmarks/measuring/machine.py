@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import importlib.metadata
+import os
 import pathlib
 import platform
 import re
@@ -55,6 +56,31 @@ def record(commit: str | None = None) -> dict[str, Any]:
         "uncommitted_changes": None if changed is None else bool(changed),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
+
+
+def company() -> dict[str, Any]:
+    """The processor, how many there are for this process, and how much else ran on the machine.
+
+    The load is that of the minutes before the measurement.
+    """
+    processors = len(os.sched_getaffinity(0))
+    load = os.getloadavg()[1]
+    return {
+        "processor": _processor(),
+        "processors": processors,
+        "of": os.cpu_count(),
+        "load_before": round(load, 2),
+        "shared": load > 0.5,
+    }
+
+
+def _processor() -> str | None:
+    """The processor's name, where Linux tells it."""
+    with contextlib.suppress(OSError):
+        told = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        named = re.search(r"^model name\s*: (.+)$", told, re.MULTILINE)
+        return named.group(1).strip() if named else None
+    return None
 
 
 def _others() -> dict[str, str | None]:

@@ -27,6 +27,9 @@ LONGEST = 200.0  # milliseconds of all calls together, beyond which there are fe
 FILLS = 20  # of `SCRATCH` bytes each: more than a millisecond, in which all calls are queued
 SCRATCH = 2**28
 
+Prepared = Callable[..., Callable[[], Any]]
+"""The call to time, of the library, the shape of the result, and the operands."""
+
 Measured = tuple[list[float], Any]
 """Microseconds of each call, and the last one's result, as JAX can take it."""
 
@@ -85,7 +88,8 @@ def measure(
             return NOT_INSTALLED
         times, result = library.time(peer.operation, peer.axis, operands, like, iterations)
         if not isinstance(result, jax.Array):
-            result = jnp.from_dlpack(result)
+            with jax.enable_x64(True):  # libraries count in 64 bits
+                result = jnp.from_dlpack(result).astype(like.dtype)
         return times, float(error(result.astype(like.dtype).reshape(like.shape), like))
     except Exception as failure:  # a library's failure is not the case's
         return f"{type(failure).__name__}: {failure}"[:200]
@@ -133,6 +137,8 @@ class Arrays:
     module: str
     packages: tuple[str, ...]
     operations: Mapping[str, Callable[[Any, Any, int], Any]]
+    of_several: Mapping[str, Prepared]
+    """Operations of several operands, or of more than an axis."""
 
     def version(self) -> str | None:
         """That of the first of these packages that is installed."""
@@ -154,7 +160,7 @@ class Arrays:
     ) -> Measured:
         """See `Library`."""
         library: Any = importlib.import_module(self.module)
-        call = self.prepared(library, operation, axis, operands[0], like)
+        call = self.prepared(library, operation, axis, operands, like)
         record, elapsed, fill = self.clock(library)
 
         def keep_busy() -> None:
@@ -164,16 +170,34 @@ class Arrays:
         return timed(call, record, elapsed, keep_busy, iterations)
 
     def prepared(
-        self, library: Any, operation: str, axis: int, operand: jax.Array, like: jax.Array
+        self,
+        library: Any,
+        operation: str,
+        axis: int,
+        operands: Sequence[jax.Array],
+        like: jax.Array,
     ) -> Callable[[], Any]:
         """The call that is timed."""
-        del like
-        x = library.from_dlpack(operand)
-        return functools.partial(self.operations[operation], library, x, axis)
+        arrays = [library.from_dlpack(x) for x in operands]
+        if operation in self.of_several:
+            return self.of_several[operation](library, like.shape, *arrays)
+        return functools.partial(self.operations[operation], library, arrays[0], axis)
 
     def clock(self, library: Any) -> tuple[Callable[..., Any], ...]:
         """`timed`'s ``record`` and ``elapsed``, and what occupies the GPU for a while."""
         raise NotImplementedError
+
+
+def _torch_product(torch: Any, shape: Any, values: Any, indices: Any, offsets: Any, x: Any) -> Any:
+    matrix = torch.sparse_csr_tensor(offsets, indices, values, (*shape, x.shape[0]))
+    return lambda: matrix @ x
+
+
+def _cupy_product(cupy: Any, shape: Any, values: Any, indices: Any, offsets: Any, x: Any) -> Any:
+    del cupy
+    sparse: Any = importlib.import_module("cupyx.scipy.sparse")
+    matrix = sparse.csr_matrix((values, indices, offsets), (*shape, x.shape[0]))
+    return lambda: matrix @ x
 
 
 class Torch(Arrays):
@@ -188,6 +212,15 @@ class Torch(Arrays):
         "cummin": lambda torch, x, axis: torch.cummin(x, axis).values,
         "logcumsumexp": lambda torch, x, axis: torch.logcumsumexp(x, axis),
         "sum": lambda torch, x, axis: torch.sum(x, axis, dtype=x.dtype),
+    }
+    of_several: Mapping[str, Prepared] = {
+        "csr_matvec": _torch_product,
+        "nonzero_static": lambda torch, shape, mask: functools.partial(
+            torch.nonzero_static, mask, size=shape[0], fill_value=0
+        ),
+        "bincount": lambda torch, shape, keys: functools.partial(
+            torch.bincount, keys, minlength=shape[0]
+        ),
     }
 
     def clock(self, library: Any) -> tuple[Callable[..., Any], ...]:
@@ -221,12 +254,17 @@ class Compute(Torch):
         return super().version() if Torch().version() else None
 
     def prepared(
-        self, library: Any, operation: str, axis: int, operand: jax.Array, like: jax.Array
+        self,
+        library: Any,
+        operation: str,
+        axis: int,
+        operands: Sequence[jax.Array],
+        like: jax.Array,
     ) -> Callable[[], Any]:
         """A sum, by an algorithm that is built before and has its temporary storage."""
         del axis
         compute: Any = importlib.import_module("cuda.compute")
-        x = library.from_dlpack(operand)
+        x = library.from_dlpack(operands[0])
         out = library.empty(tuple(like.shape) or (1,), dtype=x.dtype, device=x.device)
         fixed = {"d_in": x, "d_out": out, "op": compute.OpKind.PLUS}
         if operation == "inclusive_scan":
@@ -255,6 +293,12 @@ class CuPy(Arrays):
         "cumsum": lambda cupy, x, axis: cupy.cumsum(x, axis, dtype=x.dtype),
         "cumprod": lambda cupy, x, axis: cupy.cumprod(x, axis, dtype=x.dtype),
         "sum": lambda cupy, x, axis: cupy.sum(x, axis, dtype=x.dtype),
+    }
+    of_several: Mapping[str, Prepared] = {
+        "csr_matvec": _cupy_product,
+        "bincount": lambda cupy, shape, keys: functools.partial(
+            cupy.bincount, keys, minlength=shape[0]
+        ),
     }
 
     def clock(self, library: Any) -> tuple[Callable[..., Any], ...]:

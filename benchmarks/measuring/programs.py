@@ -49,7 +49,10 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The programs of one case; that of the distance is there if libraries outside JAX are."""
+    """The programs of one case; that of the distance is there if libraries outside JAX are.
+
+    It compares the first result, where there are several.
+    """
 
     build: Program
     run: Program
@@ -69,12 +72,13 @@ def plan(case: Case) -> Plan:
     scalars = tuple(jax.ShapeDtypeStruct((), jnp.float32) for _ in case.inputs.args)
     operands = _results(case.inputs.build, scalars, x64)
     result = _results(case.run, operands, x64)
+    first = jax.tree.leaves(result)[0]
     return Plan(
         Program(case.inputs.build, scalars, x64),
         Program(case.run, operands, x64, case.tuning),
         Program(case.check.error, (result, *operands), case.check.x64),
         {name: Program(peer, operands, x64) for name, peer in case.peers.items()},
-        Program(outside.distance, (result, result), x64=True) if case.outside else None,
+        Program(outside.distance, (first, first), x64=True) if case.outside else None,
     )
 
 

@@ -1,1 +1,1 @@
-"""What is shown of it: the terminal, JSON, tables, plots and the README."""
+"""What is shown of it: the terminal, JSON, tables, plots, the README and the pages of docs."""

@@ -45,7 +45,7 @@ STYLE: dict[Any, Any] = {
     "xtick.labelsize": 8.5,
     "ytick.labelsize": 8.5,
 }
-WIDTH = 10.0  # inches, of which a README shows about 85 pixels each
+WIDTH = 10.0  # inches, of which a page shows about 85 pixels each
 
 
 def style() -> contextlib.AbstractContextManager[None]:

@@ -30,6 +30,6 @@ def code(name: str) -> str:
 
 def fill(paragraph: str) -> str:
     """Lines of readable length, unless it is no plain paragraph."""
-    if paragraph.startswith(("#", "|", "![")):
+    if paragraph.startswith(("#", "|", "![", "- ")):
         return paragraph
     return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)

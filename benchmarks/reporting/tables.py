@@ -18,7 +18,7 @@ def page(results: Results, drawn: Collection[str]) -> str:
     """Everything that was measured, suite by suite, with the figures of those in ``drawn``."""
     parts = [
         "# All figures",
-        "Written by `python -m benchmarks readme` from the JSON beside this page, which has what "
+        "Written by `python -m benchmarks pages` from the JSON beside this page, which has what "
         "is left out here: spread, kernels, and errors of the answers. A share is that of copy "
         "speed, at the bytes that any implementation has to move; copy speed is `x + 1` on 2^28 "
         "32-bit words in the same process. Libraries outside JAX are timed by CUDA events, which "
@@ -253,6 +253,11 @@ SUITES: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
     "segments": (
         "Reductions by segments, conversions, pack and split",
         f"{_OTHERS} {_BARS}",
+        of_cases(beside_others),
+    ),
+    "functions": (
+        "Functions that are built of scans",
+        f"{_OTHERS} {_BARS} What a CPU takes is on `docs/then_and_now.md`.",
         of_cases(beside_others),
     ),
     "derivatives": (

@@ -19,6 +19,10 @@ LIMIT = 2**31 - 1
 """An axis that segments divide is shorter than this: its length, and one more, fit int32."""
 
 
+WORDS = ("uint8", "uint32")
+"""The dtypes of words that hold head flags of one bit an element."""
+
+
 def as_rows(caller: str, name: str, value: Any) -> Array:
     """Flags or ids, of one dimension or more."""
     array = as_integers(caller, name, value, allow_bool=True)
@@ -33,6 +37,32 @@ def as_vector(caller: str, name: str, value: Any) -> Array:
     if array.ndim != 1:
         raise ValueError(f"{caller}: {name} must be one-dimensional; got shape {array.shape}")
     return array
+
+
+def as_words(caller: str, name: str, value: Any, total: int) -> Array:
+    """Head flags of one bit an element, of one dimension or more."""
+    words = as_rows(caller, name, value)
+    dtype = np.dtype(as_word(caller, name, words.dtype))
+    size = 8 * dtype.itemsize
+    count = -(-total // size)
+    if words.shape[-1] != count:
+        raise ValueError(
+            f"{caller}: {name} must have {count} words of {size} bits for total={total}; got shape "
+            f"{words.shape}"
+        )
+    # A copy of NumPy's, in this machine's order of bytes.
+    return words.astype(dtype) if isinstance(words, np.ndarray) else words
+
+
+def as_word(caller: str, name: str, dtype: Any) -> str:
+    """The name of the dtype of a word of head flags."""
+    try:
+        found = np.dtype(dtype).name
+    except TypeError:
+        found = repr(dtype)
+    if found not in WORDS:
+        raise TypeError(f"{caller}: {name} must be uint8 or uint32; got {found}")
+    return found
 
 
 def is_known(value: Any) -> bool:

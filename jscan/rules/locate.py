@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.core import ShapedArray
 
 from jscan import extent, meshes
-from jscan.plain.ranks import locate_in_plain_jax
+from jscan.plain.ranks import locate_in_plain_jax, locate_on_cpu
 from jscan.primitives import locate_p
 from jscan.rules import base, partition
 
@@ -63,6 +63,7 @@ base.register(
     name="search",
     abstract_eval=locate_abstract_eval,
     plain=locate_in_plain_jax,
+    on_cpu=locate_on_cpu,
     in_kernels=locate_in_kernels,
     dimensions=locate_dimensions,
     batch=locate_batching,

@@ -222,10 +222,12 @@ SIGNATURES = {
     "jscan.Segments.from_offsets": (
         "classmethod(cls, offsets: 'Any', total: 'int | None' = None) -> 'Segments'"
     ),
+    "jscan.Segments.from_packed": ("classmethod(cls, words: 'Any', total: 'int') -> 'Segments'"),
     "jscan.Segments.ids": "property(self) -> 'jax.Array'",
     "jscan.Segments.lengths": "(self, num_segments: 'int | None' = None) -> 'jax.Array'",
     "jscan.Segments.num_segments": "property(self) -> 'int | None'",
     "jscan.Segments.offsets": "(self, num_segments: 'int | None' = None) -> 'jax.Array'",
+    "jscan.Segments.packed": "(self, dtype: 'Any' = <class 'numpy.uint32'>) -> 'jax.Array'",
     "jscan.Segments.tree_flatten": ("(self) -> 'tuple[tuple[Any, ...], tuple[str, int | None]]'"),
     "jscan.Segments.tree_unflatten": (
         "classmethod(cls, aux: 'tuple[str, int | None]', children: 'tuple[Any, ...]') -> 'Segments'"

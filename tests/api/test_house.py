@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FLOORS = (
+    "__main__",
+    "report",
     "jscan",
     "sparse",
     "scans recurrences tridiagonal reductions selections statistics "
@@ -25,7 +27,7 @@ FLOORS = (
     "rules",
     "derivatives.scan_jvp",
     "plain",
-    "plans segments counted traced_bounds",
+    "plans segments described counted traced_bounds",
     "primitives",
     "kernels",
     "derivatives",
@@ -34,7 +36,7 @@ FLOORS = (
     "heads",
     "called",
     "written",
-    "arguments jaxprs meshes operators",
+    "arguments bits jaxprs meshes operators",
     "eager extent engines remembered",
     "capabilities versions",
 )

@@ -95,9 +95,26 @@ def test_the_matrices_of_other_packages():
     found = jscan.csr_matvec(m.data, m.indices, m.indptr, x)
     np.testing.assert_array_equal(found, m @ x)
     sparse = BCSR.from_scipy_sparse(m)
-    np.testing.assert_array_equal(
-        jscan.csr_matvec(sparse.data, sparse.indices, sparse.indptr, x), m @ x
-    )
+    given = sparse.data, sparse.indices, sparse.indptr
+    np.testing.assert_array_equal(jscan.csr_matvec(*given, x), m @ x)
+
+    @jax.jit
+    def product(sparse: BCSR, x: jax.Array) -> jax.Array:
+        return jscan.csr_matvec(sparse.data, sparse.indices, sparse.indptr, x)
+
+    np.testing.assert_array_equal(product(sparse, x), m @ x)
+
+
+def test_matrices_for_other_packages():
+    values = jnp.array([2.0, 1.0, 3.0])
+    indices, offsets = jnp.array([1, 2, 0]), jnp.array([0, 2, 2, 3])
+    x = jnp.array([1.0, 10.0, 100.0])
+    expected = np.array([120, 0, 3], np.float32)
+    np.testing.assert_array_equal(jscan.csr_matvec(values, indices, offsets, x), expected)
+    np.testing.assert_array_equal(BCSR((values, indices, offsets), shape=(3, 3)) @ x, expected)
+    arrays = tuple(map(np.asarray, (values, indices, offsets)))
+    found = scipy.sparse.csr_array(arrays, shape=(3, 3)) @ np.asarray(x)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_columns_that_do_not_exist_are_dropped():

@@ -89,15 +89,67 @@ def test_the_residual_of_long_rows_and_after_one_more_step(kind):
     assert tridiagonal.residual(given, x) < 4
 
 
-@pytest.mark.parametrize("kind", DOMINATED)
-@pytest.mark.parametrize("n", [3, 1000])
-def test_the_residual_of_trees_is_no_larger(kind, n, monkeypatch):
+@pytest.fixture
+def trees(monkeypatch):
     """On a CPU a scan is a loop; on a GPU it combines as a tree does."""
     for name in ("associative_scan", "linear_recurrence"):
         monkeypatch.setattr(solver, name, partial(getattr(jscan, name), method="xla"))
+
+
+@pytest.mark.parametrize("kind", DOMINATED)
+@pytest.mark.parametrize("n", [3, 1000])
+@pytest.mark.usefixtures("trees")
+def test_the_residual_of_trees_is_no_larger(kind, n):
     given = system(kind, n)
     x = jax.jit(lambda *given: jscan.tridiagonal_solve(*given))(*given)
     assert tridiagonal.residual(given, x) < 4
+
+
+def with_columns_for_rows(kind: Callable[..., Any], n: int) -> list[Any]:
+    """The system of a kind with the transposed matrix, whose columns are dominated."""
+    dl, d, du, b = system(kind, n)
+    return [np.roll(du, 1, 0), d, np.roll(dl, -1, 0), b]
+
+
+@pytest.mark.parametrize("kind", DOMINATED)
+@pytest.mark.parametrize("n", [3, 1000])
+def test_the_residual_where_columns_are_dominated(kind, n):
+    given = with_columns_for_rows(kind, n)
+    x = jscan.tridiagonal_solve(*given)
+    assert tridiagonal.residual(given, x, in_sum=True) < 4
+
+
+@pytest.mark.parametrize("kind", DOMINATED)
+@pytest.mark.parametrize("n", [3, 1000])
+@pytest.mark.usefixtures("trees")
+def test_the_residual_of_trees_where_columns_are_dominated(kind, n):
+    given = with_columns_for_rows(kind, n)
+    x = jax.jit(lambda *given: jscan.tridiagonal_solve(*given))(*given)
+    assert tridiagonal.residual(given, x, in_sum=True) < 4
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("in_sum", [False, True], ids=["rows", "columns"])
+def test_the_residuals_of_many_small_systems(n, in_sum):
+    """Dominated by a tenth, in rows or in columns, by elements that differ by 10^6."""
+    rng, shape = np.random.default_rng(n), (n, 5000)
+    dl, du = 10 ** rng.uniform(-3, 3, (2, *shape)) * rng.choice((-1, 1), (2, *shape))
+    d = 1.1001 * (np.abs(dl) + np.abs(du)) * rng.choice((-1, 1), shape)
+    if in_sum:
+        dl, du = np.roll(du, 1, 0), np.roll(dl, -1, 0)
+    given = [x.astype(np.float32) for x in (dl, d, du, rng.uniform(-1, 1, shape))]
+    for periodic, promised in ((False, 4), (True, 8)):
+        x = jscan.tridiagonal_solve(*given, periodic=periodic)
+        assert tridiagonal.residual(given, x, periodic=periodic, in_sum=in_sum) < promised
+
+
+def test_rows_and_columns_are_dominated_in_one_batch():
+    """Each system has the pivots that it needs, though one array holds both."""
+    rows, columns = system(of_many_sizes, 1000, 1), with_columns_for_rows(of_many_sizes, 1000)
+    both = [np.concatenate([x, y[:, :1]], 1) for x, y in zip(rows, columns, strict=True)]
+    x = np.asarray(jscan.tridiagonal_solve(*both))
+    assert tridiagonal.residual(rows, x[:, :1]) < 4
+    assert tridiagonal.residual([y[:, :1] for y in columns], x[:, 1:], in_sum=True) < 4
 
 
 @pytest.mark.parametrize("kind", DOMINATED)
@@ -125,6 +177,41 @@ def test_nothing_cancels_in_the_solution_of_a_laplacian():
     lower, middle, upper = (jnp.asarray(x[:, 0]) for x in (dl, d, du))
     peer = jax.lax.linalg.tridiagonal_solve(lower, middle, upper, jnp.asarray(b))
     assert error(peer) > 500 * EPS
+
+
+def test_an_excess_of_one_rounding_counts_in_full():
+    """The system is as near to singular as float32 allows, and every digit of x is right."""
+    rng, n = np.random.default_rng(3), 1000
+    dl, du = (10.0 ** rng.uniform(-3, 0, (2, n))).astype(np.float32)
+    dl[0] = du[-1] = 0
+    # Twins just below a power of two are what a difference of two floats rounds worst.
+    dl[500] = du[500] = np.nextafter(np.float32(1), np.float32(0))
+    d = dl + du
+    d = np.where(d < dl.astype(np.float64) + du, np.nextafter(d, floats(np.inf)), d)
+    d[500] = 2
+    b = rng.uniform(0, 1, n).astype(np.float32)
+    a, c = dl.astype(np.float64), du.astype(np.float64)
+    excess, v, x = d - a - c, np.zeros(n + 1), b.astype(np.float64)
+    for i in range(n):  # nothing is subtracted, so all of float64's digits are right
+        if i:
+            x[i] += a[i] * x[i - 1]
+        v[i] = excess[i] + (a[i] * v[i - 1] / (v[i - 1] + c[i - 1]) if i else 0)
+        x[i] /= v[i] + c[i]
+    for i in reversed(range(n - 1)):
+        x[i] += c[i] / (v[i] + c[i]) * x[i + 1]
+    np.testing.assert_allclose(jscan.tridiagonal_solve(-dl, d, -du, b), x, rtol=50 * EPS)
+
+
+def test_what_flows_with_a_wind_is_right_in_every_digit():
+    """Columns dominate, not rows, some of which are a thousand times their diagonal below it."""
+    rng, n = np.random.default_rng(0), 1000
+    wind = (10.0 ** rng.uniform(-3, 3, n)).astype(np.float32)
+    dl, d = -np.roll(wind, 1), 1 + wind
+    b = rng.uniform(0, 1, n).astype(np.float32)
+    x = b.astype(np.float64)
+    for i in range(n):
+        x[i] = (x[i] - (dl[i] * x[i - 1] if i else 0)) / d[i]
+    np.testing.assert_allclose(jscan.tridiagonal_solve(dl, d, 0.0, b), x, rtol=50 * EPS)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 8])
@@ -211,7 +298,7 @@ def test_a_ring_with_nothing_to_hold_it_is_singular():
 
 
 def test_elements_near_the_ends_of_float32_neither_overflow_nor_underflow():
-    for size in (1e-30, 1e30):
+    for size in (1e-30, 1e30, 8e37):
         given = [x * np.float32(size) for x in system(laplacian, 1000)]
         x = jscan.tridiagonal_solve(*given)
         assert tridiagonal.residual(given, x) < 4

@@ -63,6 +63,12 @@ def test_a_library_is_timed_and_its_answer_compared(fake):
     assert machine.record()["torch"] == "1.2.3"
 
 
+def test_operations_of_several_operands_are_prepared_for_a_shape():
+    keys = jnp.array([1, 4, 1], jnp.int32)
+    call = outside.CuPy().prepared(np, "bincount", 0, [keys], jnp.zeros(6, jnp.int32))
+    np.testing.assert_array_equal(call(), [0, 2, 0, 0, 1, 0])
+
+
 def test_an_absent_library_and_one_that_fails_say_so(fake):
     assert measured("cumprod") == "NotImplementedError: cumprod"
     assert fake.released == 1
@@ -174,6 +180,13 @@ def test_segments_in_the_forms_that_cub_takes():
         ("skew", "segmented sum, segments of 10, 2^26, auto"),
         ("reductions", "whole sum, float32, 2^28, auto"),
         ("reductions", "segment_sum, segments of 3, float32, 2^27, auto"),
+        ("functions", "csr_matvec, power law, 2^26"),
+        ("functions", "nonzero, 50%, 2^26"),
+        ("functions", "pack, 50%, float32, 2^26"),
+        ("functions", "run_length_encode, int32, 2^26 in runs of 16"),
+        ("functions", "unique_sorted, int32, 2^26 of 4194304"),
+        ("functions", "histogram, 256 keys, 2^26"),
+        ("functions", "segment_sort, float32, 2^24 into 131072"),
     ],
 )
 def test_installed_libraries_find_what_jscan_does(suite, name):
@@ -182,7 +195,7 @@ def test_installed_libraries_find_what_jscan_does(suite, name):
     programs = plan(one)
     operands = measure.built(programs.build, one, executables)
     with jax.enable_x64(programs.run.x64):
-        like = found(executables, programs.run)(*operands)
+        like = jax.tree.leaves(found(executables, programs.run)(*operands))[0]
         for peer in one.outside:
             answer = outside.measure(peer, operands, like, outside.distance, 3)
             if not outside.available(peer.library):

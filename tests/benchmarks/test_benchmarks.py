@@ -15,18 +15,22 @@ from benchmarks.__main__ import main
 from benchmarks.cases import strategies
 from benchmarks.cases.case import Aim, Case, Check, Inputs
 from benchmarks.cases.suites import SUITES
-from benchmarks.measuring import machine, measure, outside_jit, overhead
+from benchmarks.measuring import cpu, machine, measure, outside_jit, overhead
 from benchmarks.measuring.measure import Outcome, Times
 from benchmarks.measuring.programs import compile_all, found, plan, programs_of
 from benchmarks.reporting import curves, report, tables
 from tests.kernels.test_lowering import readable
 
 # The suites whose cases are points of curves or bars.
-DRAWN = [name for name in SUITES if name not in ("core", "segments", "derivatives")]
+DRAWN = [name for name in SUITES if name not in ("core", "segments", "derivatives", "functions")]
 TINY = 17
 
 # Cases whose operands or checks no other case has.
 SAMPLE = [
+    ("functions", "csr_matvec, elements, 294276 in 3242 rows"),
+    ("functions", "tridiagonal_solve of (1024, 16384), float32"),
+    ("functions", "run_length_encode, int32, 2^26 in runs of 16"),
+    ("functions", "segment_softmax, float32, 2^26 into 524288"),
     ("strategies", "sum, float32, 1000001, lookback"),
     ("dtypes", "sum, uint8, 2^27"),
     ("dtypes", "sum, int64, 2^27"),
@@ -61,6 +65,7 @@ COUNTS = {
     "core": 40,
     "segments": 26,
     "derivatives": 12,
+    "functions": 36,
     "strategies": 201,
     "dtypes": 12,
     "operators": 12,
@@ -75,9 +80,11 @@ COUNTS = {
 def test_suites_have_the_cases_that_were_measured():
     assert {suite: len(cases(suite)) for suite in SUITES} == COUNTS
     for suite in SUITES:
-        path = curves.path(runs.RESULTS, suite)
+        path, shrink = curves.path(runs.RESULTS, suite), 0
+        if suite in runs.SHRUNK_ON_A_CPU and not path.exists():
+            path, shrink = runs.RESULTS / f"{suite}-cpu.json", runs.SHRUNK_ON_A_CPU[suite]
         measured = json.loads(path.read_text(encoding="utf-8"))["cases"]
-        assert [each["name"] for each in measured] == [each.name for each in cases(suite)]
+        assert [each["name"] for each in measured] == [each.name for each in cases(suite, shrink)]
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -257,6 +264,23 @@ def test_without_a_gpu_lengths_are_compared_on_the_cpu(monkeypatch, capsys, tmp_
     (entry,) = json.loads(path.read_text())["lengths"]
     assert entry["name"] == "sum beside lax.cumsum, 2^6"
     assert entry["lax"]["median_ms"] > 0
+
+
+def test_without_a_gpu_functions_are_measured_beside_plain_jax(monkeypatch, tmp_path):
+    monkeypatch.setattr(machine, "has_gpu", lambda: False)
+    monkeypatch.setattr(cpu, "SECONDS", 0.0)
+    monkeypatch.setattr(cpu, "COPIED", 2**10)
+    path = tmp_path / "functions.json"
+    asked = ["functions", "--only", "unique_sorted", "--shrink", str(TINY), "--out", str(path)]
+    with jax.numpy_dtype_promotion("standard"):
+        assert main(asked) == 0
+    result = json.loads(path.read_text())
+    (entry,) = result["cases"]
+    assert entry["answer"]["right"]
+    assert {*entry["peers_ms"]} == {"jnp.unique", "jnp.nonzero"}
+    speed = result["copy"]["bytes_per_second"]
+    assert entry["share"] == pytest.approx(1e3 * entry["bytes"] / speed / entry["jscan_ms"], 1e-2)
+    assert {"processors", "load_before", "shared"} <= result["environment"].keys()
 
 
 def test_all_goes_on_after_a_suite_that_fails_and_stops_when_time_is_up(monkeypatch, capsys):

@@ -82,7 +82,7 @@ def test_python_scalars_do_not_widen_a_recurrence():
 
 
 def test_dtypes_that_do_not_promote_are_named():
-    with pytest.raises(ValueError, match=r"jscan\.linear_recurrence: a, b and h0 .*float32, int32"):
+    with pytest.raises(ValueError, match=r"jscan\.linear_recurrence: a and b do .*float32, int32"):
         jscan.linear_recurrence(jnp.ones(3, jnp.float32), jnp.ones(3, jnp.int32))
 
 

@@ -1,1 +1,1 @@
-"""The README, its promises and figures, and the examples."""
+"""The pages, their promises and figures, and the examples."""

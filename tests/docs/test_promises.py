@@ -1,4 +1,4 @@
-"""What the README promises of each method, where another test does not say it already."""
+"""What the documentation promises of each method, where another test does not say it already."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from jscan.arguments.choices import METHODS
 from tests.docs.test_examples import ROOT
 from tests.kernels.test_lowering import TRITON, array, cuda_program
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "repeatable.md").read_text(encoding="utf-8")
 FIXED = ("block", "chained", "reduce_then_scan", "scan_then_propagate")
 LONG = 2**24
 
 
 def promised(column):
     """A column of the table, by method."""
-    table = README.split("### What each method promises")[1].split("\n\n")[1]
+    table = PAGE.split("## What each method promises")[1].split("\n\n")[1]
     rows = [line.strip("|").split("|") for line in table.splitlines()]
     place = [cell.strip() for cell in rows[0]].index(column)
     return {row[0].strip(' `"'): row[place].strip() for row in rows[2:]}

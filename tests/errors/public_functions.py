@@ -15,6 +15,7 @@ from tests.errors import wrong_values as wrong
 from tests.errors.by_segment import BY_SEGMENT
 from tests.errors.compaction_functions import COMPACTION
 from tests.errors.function import Function, Misuse
+from tests.errors.packed import PACKED
 from tests.errors.products import PRODUCTS
 from tests.errors.systems import SYSTEMS
 from tests.errors.wrong_values import FLAGS, Wrong, X, values
@@ -300,6 +301,7 @@ PARTS = (
         {"values": [*wrong.NUMBERS, *wrong.FIVE_ROWS, *wrong.SCALAR]},
     ),
     _part("from_flags", {"flags": FLAGS}, {"flags": wrong.HEADS}),
+    *PACKED,
     _part("from_ids", {"ids": FLAGS}, {"ids": wrong.HEADS}),
     _part(
         "from_lengths",

@@ -57,7 +57,7 @@ def _told(form: Form, lying: Lying) -> Form:
     segments = form.segments
     if form.suite in ("scans", "reductions") and not _takes_segments(form):
         segments = "none"
-    elif segments in (*COUNTED, "rows", "ids", "rows of ids"):
+    elif segments in (*COUNTED, "rows", "packed", "ids", "rows of ids"):
         segments = "flags"
     elif segments in ("unsorted", "planned"):
         segments = "sorted"

@@ -208,7 +208,7 @@ def form_of(suite: str, place: str, number: int) -> Form:
     mapped[draw.randrange(len(dtypes))] |= segments == "none" or not any(mapped)
     if subject.name == "written":  # what is not written is zero, in every row
         mapped[:2] = [any(mapped[:2])] * 2
-    rows_of_segments = segments in ("flags", "rows", "rows of ids") and trailing
+    rows_of_segments = segments in FULL and trailing
     return Form(
         suite=suite,
         number=number,
@@ -234,19 +234,23 @@ def form_of(suite: str, place: str, number: int) -> Form:
     )
 
 
+FULL = ("flags", "rows", "packed", "rows of ids")
+"""Kinds of segments that each row has its own of."""
+
 SEGMENTS = (
     "none",
     "none",
     "flags",
     "row",
     "rows",
+    "packed",
     "ids",
     "rows of ids",
     "lengths",
     "offsets",
 )
-"""Flags as the elements lie, or one row of them; ``Segments`` of flags or of ids with rows, of one
-row of ids, of lengths, of offsets."""
+"""Flags as the elements lie, or one row of them; ``Segments`` of flags, packed or not, or of ids
+with rows, of one row of ids, of lengths, of offsets."""
 
 SOURCES = ("whole", "whole", "slice", "transposed", "misaligned", "donated", "aliased")
 """Operands as they are; slices at odd places of longer arrays; transposed; from memory that is

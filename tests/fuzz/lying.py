@@ -83,6 +83,8 @@ def _spec_of_segments(form: Form, lying: Lying) -> P:
         return P()
     if form.segments == "flags":
         return P(*lying.entries)
+    if form.segments == "packed":  # words do not divide as their elements do
+        return P(*(lying.entries[d] for d in range(len(form.shape)) if d != form.along))
     if form.segments in ("rows", "rows of ids"):
         return P(*(lying.entries[d] for d in range(len(form.shape)) if d != form.along), along)
     return P() if lying.shared else P(along)

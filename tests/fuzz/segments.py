@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jscan import Segments
-from tests.fuzz.examples import Data, Form, heads
+from tests.fuzz.examples import FULL, Data, Form, heads
 
 COUNTED = ("lengths", "offsets")
 IDS = ("sorted", "neighbours", "unsorted", "planned")
@@ -30,7 +30,7 @@ def draw_segments(form: Form, data: Data, rng: np.random.Generator) -> Described
     if form.segments == "none":
         return None
     batch = (form.batch,) if form.batch and form.mapped[-1] else ()
-    full = form.segments in ("flags", "rows", "rows of ids")
+    full = form.segments in FULL
     others = [s for d, s in enumerate(form.shape) if d != form.along] if full else []
     shape = (*batch, *others, form.n)
     if form.segments in COUNTED:
@@ -49,6 +49,11 @@ def draw_segments(form: Form, data: Data, rng: np.random.Generator) -> Described
         array = (array % 2 == 1) if form.flag_dtype == "bool" else array
         # Steps of 1 to 99 modulo 100 are never none.
         array = array.astype(form.flag_dtype)
+    elif form.segments == "packed":
+        array = np.packbits(flags, axis=-1, bitorder="little")
+        if form.flag_dtype in ("int32", "int64"):
+            whole = [(0, 0)] * (array.ndim - 1) + [(0, -array.shape[-1] % 4)]
+            array = np.pad(array, whole).view(np.uint32)
     else:
         # Any nonzero value marks a head, one whose low byte is zero too.
         wide = form.flag_dtype in ("int32", "int64")
@@ -100,6 +105,8 @@ def segments_of(form: Form, array: Any) -> Any:
     """The argument `segments` for what describes them."""
     if form.segments in ("rows",):
         return Segments.from_flags(array)
+    if form.segments == "packed":
+        return Segments.from_packed(array, form.n)
     if form.segments in ("ids", "rows of ids"):
         return Segments.from_ids(array)
     if form.segments == "lengths":

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import random
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -28,7 +28,6 @@ from jscan.kernels.steps import Step
 from tests.protocol.model import (
     BLANK,
     Look,
-    Memory,
     Program,
     Protocol,
     Publish,
@@ -59,6 +58,7 @@ class Exploration:
     interleavings: int
     fault: str | None = None  # what went wrong, if anything
     steps: tuple[str, ...] = ()  # that lead there, as few as possible
+    path: tuple[Snapshot, ...] = dataclasses.field(default=(), repr=False)  # the states between
 
     @property
     def verdict(self) -> str:
@@ -106,6 +106,20 @@ class Running:
         return self.program is not None and not self.holds_slot and not self.flight
 
 
+class Snapshot(NamedTuple):
+    """A state in full."""
+
+    tickets: int  # taken
+    programs: tuple[Running, ...]
+    words: tuple[Words, ...]  # by tile
+
+    def since(self, before: Snapshot) -> tuple[Running, Running]:
+        """The program that has made the step between two states: as it was, and as it is."""
+        [gone] = (Counter(before.programs) - Counter(self.programs)).elements()
+        [come] = (Counter(self.programs) - Counter(before.programs)).elements()
+        return gone, come
+
+
 State = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Tickets taken, programs, words by tile."""
 
@@ -142,12 +156,17 @@ class Explorer:
 
     def shown(self, state: State) -> tuple[object, ...]:
         """A state in full: programs with what they have in flight, and words."""
-        tickets, programs, words = state
-        running = [self._programs.things[p] for p in programs]
-        shown = [(one.program, tuple(sorted(one.flight))) for one in running]
+        tickets, programs, words = self.snapshot(state)
+        shown = [(one.program, tuple(sorted(one.flight))) for one in programs]
         if self.protocol.tickets:
             shown.sort(key=str)
-        return tickets, tuple(shown), tuple(self._words.things[w] for w in words)
+        return tickets, tuple(shown), words
+
+    def snapshot(self, state: State) -> Snapshot:
+        """A state, its numbers read."""
+        tickets, programs, words = state
+        things, held = self._programs.things, self._words.things
+        return Snapshot(tickets, tuple(things[p] for p in programs), tuple(held[w] for w in words))
 
     def steps(self, state: State) -> Iterator[tuple[State, Move]]:
         """What may come next, and by which step."""
@@ -221,7 +240,8 @@ class Explorer:
             seen = itertools.product(*(self._visible(t, words) for t in request.tiles))
             newest = [self._newest(t, words) for t in request.tiles]
             now = self.protocol.looks(self.row, program, [newest])
-            for after in self.protocol.looks(self.row, program, seen) - {program}:
+            # In an order that is the same in every process.
+            for after in sorted(self.protocol.looks(self.row, program, seen) - {program}, key=str):
                 number = self._programs.of(Running(after, flight))
                 yield Move(number, fault=self._end(after), late=after not in now)
 
@@ -258,22 +278,19 @@ class Explorer:
             return None
         return f"wrong: before tile {program.tile} is {right!r}, not {program.total!r}"
 
-    def told(self, before: State, after: State) -> str:
-        """The step between two states, in words."""
-        gone, come = ([*map(self._programs.things.__getitem__, s[1])] for s in (before, after))
-        for thing in gone:
-            if thing in come:
-                come.remove(thing)
-        [running] = come
-        program = running.program
-        assert program is not None
-        words = [
-            f"tile {t} now holds {self._words.things[w]}"
-            for t, (v, w) in enumerate(zip(before[2], after[2], strict=True))
-            if v != w
-        ]
-        what = f"tile {program.tile} is at {program.step.value!r}, end {program.end}"
-        return "; ".join([f"{what}, total {program.total!r}", *words])
+
+def told(before: Snapshot, after: Snapshot) -> str:
+    """The step between two states, in words."""
+    _, running = after.since(before)
+    program = running.program
+    assert program is not None
+    words = [
+        f"tile {t} now holds {w}"
+        for t, (v, w) in enumerate(zip(before.words, after.words, strict=True))
+        if v != w
+    ]
+    what = f"tile {program.tile} is at {program.step.value!r}, end {program.end}"
+    return "; ".join([f"{what}, total {program.total!r}", *words])
 
 
 TICKET = -2
@@ -288,15 +305,15 @@ def explore(launch: Launch) -> Exploration:
     edges: list[list[int]] = []
     stuck: int | None = None
 
-    def result(fault: str | None, last: int, *more: str, interleavings: int = 0) -> Exploration:
-        steps: list[str] = []
+    def result(fault: str | None, last: int, *more: State, interleavings: int = 0) -> Exploration:
+        way = [*more]
         while last:
-            steps.append(explorer.told(states[parents[last]], states[last]))
+            way.insert(0, states[last])
             last = parents[last]
+        path = tuple(map(explorer.snapshot, (start, *way)))
+        steps = tuple(itertools.starmap(told, itertools.pairwise(path)))
         transitions = sum(map(len, edges))
-        return Exploration(
-            len(states), transitions, interleavings, fault, (*reversed(steps), *more)
-        )
+        return Exploration(len(states), transitions, interleavings, fault, steps, path)
 
     for number, state in enumerate(states):  # of which there are more and more
         reached: dict[int, None] = {}
@@ -309,7 +326,7 @@ def explore(launch: Launch) -> Exploration:
             reached[numbers[following]] = None
             moves = moves or not move.late
             if move.fault is not None:
-                return result(move.fault, number, explorer.told(state, following))
+                return result(move.fault, number, following)
         edges.append([*reached])
         if not moves and stuck is None:
             stuck = number
@@ -339,51 +356,3 @@ def _ways(edges: Sequence[Sequence[int]]) -> list[int]:
                 ready.append(other)
     assert passed == len(edges), "a state leads back to itself"
     return ways
-
-
-def wander(launch: Launch, seed: int) -> int:
-    """One random schedule of a launch, of any size; returns how many steps it took."""
-    rng = random.Random(seed)
-    protocol, row = launch.protocol, launch.row
-    memory: Memory[str] = Memory(rng)
-    for tile in range(row.tiles):
-        for piece, versions in enumerate(protocol.initial(row, tile)):
-            memory.set((tile, piece), versions[-1])
-    waiting = [*range(row.tiles)]
-    if not launch.in_order:
-        rng.shuffle(waiting)
-    running: dict[int, Program] = {}
-    tickets = steps = 0
-    slots = launch.slots or row.tiles
-    while waiting or running:
-        steps += 1
-        assert steps < 10_000 * row.tiles, "programs wait for ever"
-        if waiting and len(running) < slots and (not running or rng.random() < 0.3):
-            number = waiting.pop(0)
-            running[number] = protocol.start(row, number)
-        number = rng.choice([*running])
-        program = running[number]
-        request = protocol.request(row, program)
-        if isinstance(request, Take):
-            program, tickets = protocol.numbered(row, tickets), tickets + 1
-        elif isinstance(request, Publish):
-            assert request.word[1] == row.right(request.tile, request.word[0]), request
-            memory.publish(number, (request.tile, request.piece), request.word)
-            program = protocol.published(row, program)
-        elif isinstance(request, Look):
-            newest = rng.random() < 0.5
-            seen = []
-            for tile in request.tiles:
-                pieces = [(tile, piece) for piece in range(protocol.pieces)]
-                read = [
-                    memory.version(p, memory.choose(number, p, newest=newest))
-                    for p in pieces
-                    if tile >= 0
-                ]
-                seen.append(protocol.assembled(read) if read else BLANK)
-            program = protocol.looked(row, program, seen)
-        running[number] = program
-        if program.step is Step.STORE:
-            assert program.total == row.before(program.tile), program
-            del running[number]
-    return steps

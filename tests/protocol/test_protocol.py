@@ -11,10 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from jscan.kernels.steps import Step
 from tests.protocol import mistakes
-from tests.protocol.exploration import Exploration, Launch, explore, wander
+from tests.protocol.exploration import Exploration, Launch, explore
 from tests.protocol.mistakes import MISTAKES
 from tests.protocol.model import Protocol, Row, chained, lookback
+from tests.protocol.turns import wander
 from tests.protocol.word_by_word import same
 
 TILES = 5
@@ -159,8 +161,13 @@ def wandering(seed: int) -> None:
     slots = (None, 1, 2, 5)[seed % 4]
     for window, pieces in itertools.product((1, 3, 8, 32), (1, 2)):
         in_order = slots is not None or seed % 8 == 0
-        wander(Launch(lookback(window, pieces), row, in_order=in_order, slots=slots), seed)
-        wander(Launch(chained(pieces), row, in_order=False, slots=slots), seed)
+        launches = (
+            Launch(lookback(window, pieces), row, in_order=in_order, slots=slots),
+            Launch(chained(pieces), row, in_order=False, slots=slots),
+        )
+        for launch in launches:
+            *_, last = wander(launch, seed)
+            assert last.after.step is Step.STORE
 
 
 @pytest.mark.thorough

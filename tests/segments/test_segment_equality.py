@@ -30,6 +30,8 @@ SAME = {
         Segments.from_flags(np.array([False, False, True, False, False])),
         Segments.from_flags([0, 0, -7, 0, 0]),
         Segments.from_ids([9, 9, -1, -1, -1]),
+        Segments.from_packed(np.array([0b11100100], "uint8"), 5),
+        Segments.from_packed(np.array([0b00101], "uint32"), 5),
     ],
     "one behind": [Segments.from_lengths([2, 3, 0]), Segments.from_offsets([0, 2, 5, 5])],
     "one between": [Segments.from_lengths([2, 0, 3]), Segments.from_offsets([0, 2, 2, 5])],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -126,6 +126,20 @@ OF_FLAGS = Cut(
 )
 ROWS_OF_FLAGS = Cut(
     "rows of flags", (), _rows_of_flags, "rn", lambda d: d, lambda _, d: d, divisible=True
+)
+PACKED = Cut(
+    "packed flags",
+    ("Segments.from_packed",),
+    lambda rng: np.packbits(_flags(rng) != 0, bitorder="little"),
+    "s",
+    lambda d: Segments.from_packed(d, LENGTH),
+    lambda xp, d: xp.unpackbits(d.astype(np.uint8), axis=-1, bitorder="little") != 0,
+)
+ROWS_OF_PACKED = replace(
+    PACKED,
+    name="rows of packed flags",
+    draw=lambda rng: np.packbits(_rows_of_flags(rng), axis=-1, bitorder="little"),
+    label="rs",
 )
 IDS = Cut(
     "Segments of ids",

@@ -38,7 +38,8 @@ def reduced(form: str, operation: Operation, *, axis: int = 1, cut: Cut | None =
         if cut is not None:
             options["segments"] = segmented.given(operands)
             # Lengths and offsets say how many there are.
-            options["num_segments"] = None if cut.label == "s" else COUNT
+            says = cut in (cuts.LENGTHS, cuts.OFFSETS)
+            options["num_segments"] = None if says else COUNT
         return jscan.reduce(operation.operator, elements(operands), axis, **options)
 
     def places(operands: Any) -> Any:
@@ -173,6 +174,7 @@ REDUCTIONS = (
     reduced("of matrices", operations.MATRICES),
     reduced("of max along axis 0 by flags", operations.MAXIMUM, axis=0, cut=cuts.FLAGS),
     reduced("of add by rows of flags", operations.SUM, cut=cuts.ROWS_OF_FLAGS),
+    reduced("of add by packed flags", operations.SUM, cut=cuts.PACKED),
     reduced("of affine by lengths", operations.AFFINE, cut=cuts.LENGTHS),
     reduced("of a function of two leaves by ids", operations.OWN_AFFINE, cut=cuts.IDS),
     reduced("of matrices by flags", operations.MATRICES, cut=cuts.FLAGS),

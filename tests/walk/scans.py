@@ -191,6 +191,7 @@ SCANS = (
     cumulative("cumsum", "reversed exclusive", operations.SUM, **BOTH),
     cumulative("cumsum", "by Segments of flags", operations.SUM, cut=cuts.OF_FLAGS, **REVERSE),
     cumulative("cumsum", "by rows of flags", operations.SUM, cut=cuts.ROWS_OF_FLAGS, **BOTH),
+    cumulative("cumsum", "by packed flags", operations.SUM, cut=cuts.PACKED, **BOTH),
     cumulative("cumsum", "by ids along axis 0", operations.SUM, axis=0, cut=cuts.IDS),
     cumulative("cumsum", "by lengths", operations.SUM, cut=cuts.LENGTHS, **EXCLUSIVE),
     cumulative("cumsum", "by offsets", operations.SUM, cut=cuts.OFFSETS, **BOTH),
@@ -205,6 +206,7 @@ SCANS = (
     cumulative("cummax", "whole", operations.MAXIMUM, axis=0),
     cumulative("cummax", "by flags", operations.MAXIMUM, cut=cuts.FLAGS),
     cumulative("cummax", "by rows of flags", operations.MAXIMUM, cut=cuts.ROWS_OF_FLAGS, **BOTH),
+    cumulative("cummax", "by rows of packed flags", operations.MAXIMUM, cut=cuts.ROWS_OF_PACKED),
     cumulative("cummin", "along axis 0 by flags", operations.MINIMUM, axis=0, cut=cuts.FLAGS),
     cumulative("cumlogsumexp", "whole", operations.LOGADDEXP),
     cumulative("cumlogsumexp", "by rows of flags", operations.LOGADDEXP, cut=cuts.ROWS_OF_FLAGS),
@@ -215,6 +217,7 @@ SCANS = (
     recurrence("by flags", cut=cuts.FLAGS),
     recurrence("by rows of flags from a start", start=True, cut=cuts.ROWS_OF_FLAGS),
     recurrence("reversed by flags from a start", start=True, reverse=True, cut=cuts.FLAGS),
+    recurrence("reversed by packed flags", reverse=True, cut=cuts.PACKED),
     recurrence("of integers", draws=(operations.integers, operations.integers)),
     recurrence(
         "of complex numbers", draws=(operations.complex_numbers, operations.complex_numbers)

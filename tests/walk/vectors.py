@@ -185,7 +185,7 @@ def described(cut: Cut) -> Row:
         offsets = np.concatenate([np.zeros_like(ends[..., :1]), ends], axis=-1)
         return flags, ids.astype(np.int32), lengths.astype(np.int32), offsets.astype(np.int32)
 
-    rows, n = cut.label.startswith("r"), "rn" if cut.label == "rn" else "n"
+    rows, n = cut.label.startswith("r"), "rn" if cut.label.startswith("r") else "n"
     results = (n, n, "rs", "rs") if rows else (n, n, "s", "s")
     covers = cut.covers or ("Segments.from_flags",)
     name = f"Segments from {cut.name.removeprefix('Segments of ')}"
@@ -211,5 +211,8 @@ VECTORS = (
 )
 SEGMENTS = tuple(
     described(cut)
-    for cut in (cuts.OF_FLAGS, cuts.ROWS_OF_FLAGS, cuts.IDS, cuts.LENGTHS, cuts.OFFSETS)
+    for cut in (
+        *(cuts.OF_FLAGS, cuts.ROWS_OF_FLAGS, cuts.PACKED, cuts.ROWS_OF_PACKED),
+        *(cuts.IDS, cuts.LENGTHS, cuts.OFFSETS),
+    )
 )

@@ -1,4 +1,4 @@
-"""README, page of tables and plots show the committed results, and what is made of made-up ones."""
+"""What pages, tables and plots make of results that are made up."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import sys
 
 import pytest
 
-from benchmarks.reporting import accuracy_table, curves, orderings, plots, readme, tables
+from benchmarks.reporting import accuracy_table, curves, orderings, pages, plots, replaced, tables
 from tests.docs.test_examples import ROOT
 
-COMMITTED = curves.load_all(readme.RESULTS)
 ENVIRONMENT = {
     "device": "NVIDIA H200",
     "driver": "1.2",
@@ -22,41 +21,6 @@ ENVIRONMENT = {
     "date": "2026-01-02T03:04:05+00:00",
 }
 STRATEGIES = ("auto", "lookback", "chained", "reduce_then_scan")
-
-
-def test_readme_shows_the_committed_results():
-    text = readme.README.read_text(encoding="utf-8")
-    assert readme.rewritten(text, COMMITTED)[0] == text, "run python -m benchmarks readme"
-
-
-def test_page_of_tables_shows_the_committed_results():
-    drawn = [suite for suite, result in COMMITTED.items() if plots.draw(result)]
-    text = readme.TABLES.read_text(encoding="utf-8")
-    assert tables.page(COMMITTED, drawn) == text, "run python -m benchmarks readme"
-
-
-def test_committed_plots_are_of_the_committed_results():
-    drawn = {suite for suite, result in COMMITTED.items() if plots.draw(result)}
-    assert {file.stem for file in (readme.RESULTS / "plots").iterdir()} == drawn
-    for suite in drawn:
-        picture = (readme.RESULTS / "plots" / f"{suite}.svg").read_text(encoding="utf-8")
-        source = plots.source(curves.path(readme.RESULTS, suite))
-        assert source in picture, f"{suite}: run python -m benchmarks readme"
-
-
-@pytest.mark.parametrize("suite", readme.TELLING)
-def test_cases_shown_in_the_readme_were_measured(suite):
-    measured = {case["name"] for case in tables.timed(COMMITTED[suite])}
-    assert set(readme.TELLING[suite]) <= measured
-
-
-def test_an_edited_figure_is_put_right():
-    text = readme.README.read_text(encoding="utf-8")
-    for mark, make in readme.MARKS.items():
-        edited = text.replace(f"<!-- {mark} -->\n", f"<!-- {mark} -->\n1.00 ")
-        assert edited != text
-        right = text if make(COMMITTED) is not None else edited
-        assert readme.rewritten(edited, COMMITTED)[0] == right
 
 
 def case(line, group, at, us, peers=None):
@@ -149,6 +113,7 @@ def made_up():
     cases = {
         "core": over(["auto"], "sum", sizes),
         "segments": over(["auto"], "sum", sizes),
+        "functions": over(["auto"], "nonzero", sizes),
         "derivatives": over(["auto"], "gradient", sizes),
         "strategies": over(STRATEGIES, "sum", sizes) + over(STRATEGIES, "affine", sizes[1:]),
         "tiles": over(["lookback", "chained"], "sum", (512, 1024))
@@ -260,14 +225,15 @@ def test_results_that_say_not_where_cases_are_have_no_plot(missing):
     for entry in old["cases"]:
         del entry[missing]
     assert plots.draw(old) is None
-    assert readme.figures_of_strategies({"strategies": old}) is None
+    assert pages.figures_of_strategies({"strategies": old}) is None
     assert orderings.table({"strategies": old}) is None
     assert "| sum, auto, 1024 | 20.0 |" in tables.page({"strategies": old}, [])
 
 
 def test_what_has_not_been_measured_stays_as_it_is():
-    text = readme.README.read_text(encoding="utf-8")
-    assert readme.rewritten(text, {}) == (text, list(readme.MARKS))
+    for page in pages.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert pages.rewritten(page, text, {}) == (text, pages.marks(text))
     assert tables.page({}, []).count("Not measured yet") == len(tables.SUITES)
 
 
@@ -287,12 +253,13 @@ def test_pages_of_made_up_results(results):
     assert "| `jscan` | `Auto` | 2 | 2.0 | 0.50 | – | `all-gather` of 2 |" in page
     assert "Not timed: axis, cumsum (no memory)." in page
     assert "Left out: gather." in page
-    text, kept = readme.rewritten(readme.README.read_text(encoding="utf-8"), measured)
+    assert replaced.table(measured) is not None
+    text = "".join(f"<!-- {mark} -->\n<!-- /{mark} -->\n" for mark in pages.MARKS)
+    text, kept = pages.rewritten(pages.TABLES.parents[2] / "docs" / "page.md", text, measured)
     assert kept == []
-    assert "](benchmarks/results/plots/strategies.svg)" in text
-    assert "](benchmarks/results/plots/skew.svg)" in text
+    for suite in ("strategies", "skew", "accuracy"):
+        assert f"](../benchmarks/results/plots/{suite}.svg)" in text
     assert "of the 1 on 2^27 elements: 0.80 by time and 0.90 by share." in text
-    assert "](benchmarks/results/plots/accuracy.svg)" in text
     assert "| float32, 2^20 | `lookback` | float32 loop |" in text
 
 

@@ -1,11 +1,14 @@
-"""``python -m benchmarks readme``: everything that shows figures, made from committed results.
+"""``python -m benchmarks pages``: everything that shows figures, made from committed results.
 
-Rewrites what stands between marks of the README, results/TABLES.md, and results/plots/*.svg. What
-has not been measured stays as it is in the README, is said so on the page, and has no plot.
+Rewrites what stands between marks of the README and of the pages in docs, results/TABLES.md,
+docs/then_and_now.md, and results/plots/*.svg. What has not been measured stays as it is between
+marks, is said so in the pages that are written whole, and has no plot.
 """
 
 from __future__ import annotations
 
+import os
+import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
@@ -18,13 +21,19 @@ from benchmarks.reporting import (
     markdown,
     orderings,
     plots,
+    replaced,
     tables,
+    then_and_now,
 )
 from benchmarks.reporting.curves import Results
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results"
 TABLES = RESULTS / "TABLES.md"
-README = machine.REPOSITORY / "README.md"
+PAGES = (
+    machine.REPOSITORY / "README.md",
+    *sorted((machine.REPOSITORY / "docs").glob("*.md")),
+)
+"""What is read: the README and the pages of the site."""
 
 TELLING = {
     "core": (
@@ -64,7 +73,7 @@ TELLING = {
         "cummax and gradient, float32, 2^24",
     ),
 }
-"""The cases that the README shows: the best and the worst of each kind."""
+"""The cases that pages show: the best and the worst of each kind."""
 
 
 def figures_of_segments(results: Results) -> str | None:
@@ -98,7 +107,7 @@ def figures_of_devices(results: Results) -> str | None:
         return None
     heading, about, _ = tables.SUITES["devices"]
     parts = [
-        f"![{heading}](benchmarks/results/plots/devices.svg)",
+        f"![{heading}](plots/devices.svg)",
         f"{about} {tables.measured_on(result)}",
         devices_table.of_automatic_layouts(result),
     ]
@@ -112,7 +121,7 @@ def figures_of_accuracy(results: Results) -> str | None:
         return None
     [n] = curves.labels([accuracy_table.largest(result)])
     parts = [
-        f"![{tables.SUITES['accuracy'][0]}](benchmarks/results/plots/accuracy.svg)",
+        f"![{tables.SUITES['accuracy'][0]}](plots/accuracy.svg)",
         "The largest error among all results of a sum of float32, in eps (2^-23) of the sum of "
         f"sizes so far. {tables.measured_on(result)} Sums of {n} elements:",
         accuracy_table.by_input(result),
@@ -157,6 +166,7 @@ MARKS: dict[str, Callable[[Results], str | None]] = {
     "figures of devices": figures_of_devices,
     "figures of engines": lambda results: engines_table.page() if "core" in results else None,
     "figures of accuracy": figures_of_accuracy,
+    "figures of replaced calls": replaced.table,
 }
 """What stands between a mark and its end; None where it has not been measured."""
 
@@ -174,34 +184,44 @@ def _few(
 def _plot(results: Results, suite: str, about: str) -> str | None:
     if suite not in results or not curves.panels(results[suite]):
         return None
-    picture = f"![{tables.SUITES[suite][0]}](benchmarks/results/plots/{suite}.svg)"
+    picture = f"![{tables.SUITES[suite][0]}](plots/{suite}.svg)"
     return f"{picture}\n\n{markdown.fill(f'{about} {tables.measured_on(results[suite])}')}"
 
 
-def rewritten(text: str, results: Results) -> tuple[str, list[str]]:
-    """The README with these results, and the marks whose content stays as it is."""
+def rewritten(page: pathlib.Path, text: str, results: Results) -> tuple[str, list[str]]:
+    """The text of a page with these results, and the marks whose content stays as it is."""
     kept = []
-    for mark, make in MARKS.items():
-        start, end = f"<!-- {mark} -->\n", f"\n<!-- /{mark} -->"
+    for mark in marks(text):
+        start, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
         before, rest = text.split(start)
         _, after = rest.split(end)
-        content = make(results)
+        content = MARKS[mark](results)
         if content is None:
             kept.append(mark)
         else:
-            text = f"{before}{start}{content}{end}{after}"
+            plots_from_here = os.path.relpath(RESULTS / "plots", page.parent)
+            content = content.replace("](plots/", f"]({plots_from_here}/")
+            text = f"{before}{start}{content}\n{end}{after}"
     return text, kept
 
 
+def marks(text: str) -> list[str]:
+    """The marks that a page has."""
+    return [mark for mark in MARKS if f"<!-- {mark} -->\n" in text]
+
+
 def main() -> int:
-    """Rewrites the README, the page of tables and the plots."""
+    """Rewrites the README, the pages, the tables and the plots."""
     results = curves.load_all(RESULTS)
-    text, kept = rewritten(README.read_text(encoding="utf-8"), results)
-    README.write_text(text, encoding="utf-8")
-    for mark in kept:
-        print(f"{README.name}: {mark} have not been measured and stay as they are")
+    for page in PAGES:
+        text, kept = rewritten(page, page.read_text(encoding="utf-8"), results)
+        page.write_text(text, encoding="utf-8")
+        for mark in kept:
+            print(f"{page.name}: {mark} have not been measured and stay as they are")
     drawn = plots.write_all(RESULTS, results)
     TABLES.write_text(tables.page(results, drawn), encoding="utf-8")
+    then = then_and_now.page(then_and_now.load("papers"), then_and_now.load("functions"))
+    then_and_now.PAGE.write_text(then, encoding="utf-8")
     print(f"{TABLES.name}: {', '.join(results)}")
     print(f"plots: {', '.join(drawn)}")
     return 0

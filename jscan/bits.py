@@ -1,0 +1,57 @@
+"""Head flags of one bit an element, in words: the first element is a word's least significant bit.
+
+    element   0 1 2 3 4 5 6 7   8 9 ...
+    bit       0 1 2 3 4 5 6 7   0 1 ...
+    word      └───── 0 ─────┘   └─ 1 ─ ...           of 8 bits; there are words of 32 bits, too
+
+What the last word has behind the end of the axis counts for nothing.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan.arguments.arrays import Array
+
+
+def width(dtype: np.dtype) -> int:
+    """The number of bits of a word."""
+    return 8 * dtype.itemsize
+
+
+def count(n: int, dtype: np.dtype) -> int:
+    """The number of words that so many elements take."""
+    return -(-n // width(dtype))
+
+
+def unpacked(words: jax.Array, *, axis: int, n: int) -> jax.Array:
+    """The flags of ``n`` elements along ``axis``, as booleans."""
+    bits = lax.broadcasted_iota(words.dtype, (width(words.dtype),), 0)
+    each = lax.expand_dims(words, [axis + 1])
+    place = lax.expand_dims(bits, [d for d in range(each.ndim) if d != axis + 1])
+    shape = (*words.shape[: axis + 1], bits.size, *words.shape[axis + 1 :])
+    found = (jnp.broadcast_to(each, shape) >> place) & np.ones((), words.dtype)
+    whole = (*words.shape[:axis], words.shape[axis] * bits.size, *words.shape[axis + 1 :])
+    return lax.slice_in_dim(found.reshape(whole), 0, n, axis=axis) != 0
+
+
+def packed(flags: jax.Array, dtype: np.dtype) -> jax.Array:
+    """The words of boolean flags along their last axis."""
+    *rows, n = flags.shape
+    size = width(dtype)
+    words = count(n, dtype)
+    end = [(0, 0, 0)] * len(rows) + [(0, words * size - n, 0)]
+    bits = lax.pad(flags, np.bool_(False), end).reshape(*rows, words, size).astype(dtype)
+    moved = bits << lax.broadcasted_iota(dtype, bits.shape, bits.ndim - 1)
+    return jnp.sum(moved, axis=-1, dtype=dtype)
+
+
+def known(words: Array, n: int) -> np.ndarray:
+    """The flags of ``n`` elements along the last axis of known words."""
+    values = np.asarray(words)
+    octets = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"))).view(np.uint8)
+    # NumPy takes a count of 0 elements for all of them.
+    return np.unpackbits(octets, axis=-1, bitorder="little")[..., :n] != 0
