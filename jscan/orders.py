@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,6 +83,42 @@ def partition_order(signs: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
     positive = jnp.sum(is_positive, axis, keepdims=True, dtype=jnp.int32)
     zeros = np.int32(signs.shape[axis]) - negative - positive
     return order, lax.concatenate([negative, zeros, positive], axis)
+
+
+def packed(
+    rows: Sequence[jax.Array], mask: jax.Array, fills: Sequence[jax.Array], size: int
+) -> list[jax.Array]:
+    """The rows of each array where the mask is true, then what fills the rest.
+
+    Rows of one element are moved, and longer ones are taken from where they are.
+    """
+    single = [k for k, x in enumerate(rows) if x.ndim == 1]
+    found = {}
+    if single:
+        how = [rows[k] for k in single], mask, [fills[k] for k in single]
+        found = dict(zip(single, ranks.move(*how, axis=0, size=size), strict=True))
+    if len(single) < len(rows):
+        places = ranks.rank(mask, axis=0, emit="places", size=size)
+        for k in {*range(len(rows))}.difference(single):
+            found[k] = take_marked(rows[k], places, fills[k])
+    return [found[k] for k in range(len(rows))]
+
+
+def split(leaves: Sequence[jax.Array], mask: jax.Array, axis: int) -> list[jax.Array]:
+    """The elements where the mask is false, then those where it is true.
+
+    Leaves of the mask's shape are moved, and others are taken in the order of its one row.
+    """
+    alike = [k for k, x in enumerate(leaves) if x.shape == mask.shape]
+    found = {}
+    if alike:
+        moved = ranks.move([leaves[k] for k in alike], mask, axis=axis)
+        found = dict(zip(alike, moved, strict=True))
+    if len(alike) < len(leaves):
+        order = ranks.rank(mask, axis=0, emit="order")
+        for k in {*range(len(leaves))}.difference(alike):
+            found[k] = take(leaves[k], order, axis)
+    return [found[k] for k in range(len(leaves))]
 
 
 def take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:

@@ -131,14 +131,14 @@ first element in any case; where a value begins one of the "runs" of equal value
 move_p = _primitive("jscan_move")
 """Elements moved to where their marks send them, in one pass: what a gather by ``rank_p`` gives.
 
-Operands: the marks; the leaves; then what fills, for "places" one array of size 1 for each leaf, or
-for "order" how many elements of each row are unmarked, as for ``rank_p``.
+Operands: the marks; the leaves; then what fills, for "places" one array for each leaf, of size 1
+along the ``axis``, or for "order" how many elements of each row are unmarked, as for ``rank_p``.
 Results: the leaves, ``size`` long along the ``axis``. ``emit`` says what they hold:
 
     places    the marked elements, in order, then what fills
     order     the unmarked elements, then the marked ones
 
-``source`` is as in ``rank_p``. It is linear in the leaves.
+``source`` is as in ``rank_p``; of an "order" it is "mask". It is linear in leaves and what fills.
 """
 
 locate_p = _primitive("jscan_locate")
@@ -221,6 +221,12 @@ def joined(leaves: Sequence[jax.Array], described: jax.Array | None) -> list[jax
 def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None]:
     """The leaves among operands, and what describes their segments, if anything does."""
     return ([*operands[:-1]], operands[-1]) if is_described else ([*operands], None)
+
+
+def moved(operands: Sequence[T], emit: str) -> tuple[list[T], list[T]]:
+    """The leaves among the operands of ``move_p`` behind the marks, and what is beside them."""
+    count = len(operands) // 2 if emit == "places" else len(operands) - 1
+    return [*operands[:count]], [*operands[count:]]
 
 
 def scan(

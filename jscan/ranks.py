@@ -61,10 +61,11 @@ def move(
     source: str = "mask",
     size: int | None = None,
 ) -> list[jax.Array]:
-    """Bind ``move_p``: marked elements come first, then the ``fills``; without, the others do.
+    """Bind ``move_p``: marked elements, then the ``fills``; without fills, marked elements last.
 
     Marks have the shape of every leaf. With ``fills`` there may be more results than elements.
     """
+    extent.check_places("jscan", "marks", marks, axis)
     n = marks.shape[axis]
     length = n if size is None else size
     shape = (1,) * marks.ndim

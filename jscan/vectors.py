@@ -143,7 +143,8 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
         or missing where ``mask`` is traced; ``fill_value`` does not fit a dtype; ``mask`` has 2^31
         elements or more.
 
-    One scan, which writes where the true elements are, and one gather.
+    One scan, which on a CUDA GPU moves the elements while it counts; of leaves with dimensions
+    behind those of ``mask`` it writes where the true elements are, for one gather.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), "pack".
 
@@ -186,10 +187,8 @@ def _pack(x: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
     flat = array.reshape(-1)
     extent.check_places(caller, "mask", flat, 0)
     n = flat.shape[0]
-    places = rank(flat, axis=0, emit="places", size=size)
     rows = [leaf.reshape(n, *leaf.shape[array.ndim :]) for leaf in leaves]
-    results = [orders.take_marked(x, places, fill) for x, fill in zip(rows, fills, strict=True)]
-    return jax.tree.unflatten(treedef, results)
+    return jax.tree.unflatten(treedef, orders.packed(rows, flat, fills, size))
 
 
 def split(x: Any, mask: Any, axis: int = 0) -> Any:
@@ -209,7 +208,8 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
       ValueError: ``axis``, a length or the shape of ``mask`` does not fit, or the axis has 2^31
         elements or more.
 
-    One scan, which writes the order, and one gather. This is one pass of a radix sort.
+    A sum, and one scan, which on a CUDA GPU moves the elements while it counts; where one row of
+    ``mask`` is for many it writes the order, for one gather. This is one pass of a radix sort.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), "split".
 
@@ -231,9 +231,7 @@ def _split(x: Any, mask: Any, axis: int) -> Any:
     leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
     extent.check_places(caller, "x", leaves[0], axis)
     array = _as_mask(caller, mask, leaves, axis)
-    along = axis if array.ndim > 1 else 0
-    order = rank(array, axis=along, emit="order")
-    return jax.tree.unflatten(treedef, [orders.take(leaf, order, axis) for leaf in leaves])
+    return jax.tree.unflatten(treedef, orders.split(leaves, array, axis))
 
 
 def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[Any, Segments]:

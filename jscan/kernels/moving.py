@@ -77,7 +77,7 @@ class Moving(Ranking):
                 fills = language.load_parts(beside[k], [(jnp.int32(0), 1)])
                 pairs = zip(parts, fills, strict=True)
                 parts = [jnp.where(marks, part, fill.astype(part.dtype)) for part, fill in pairs]
-            tile.scatter(output, self.size, place, parts, inside)
+            tile.scatter(output, self.size, place, *parts, where=inside)
 
 
 def kernel(moving: Moving, tuned: tuning.Tuning, program: jax.Array, refs: Sequence[Ref]) -> None:
@@ -118,6 +118,7 @@ def move(
     leaves: Sequence[jax.Array],
     beside: Sequence[jax.Array],
     *,
+    full: tuple[int, ...],
     axis: int,
     source: str,
     emit: str,
@@ -125,22 +126,20 @@ def move(
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
-    """Moves the elements of leaves along ``axis``, of an array that has elements.
+    """Moves the elements of leaves along ``axis``, of arrays that have the shape ``full`` together.
 
     ``beside`` holds for ``order`` how many elements of each row are not marked, and for ``places``
     what fills, for each leaf.
     """
     marks = launch.whole_bytes(marks) if source == "runs" else launch.one_byte(marks)
-    operands = [marks, *leaves]
-    full = tuple(max(sizes) for sizes in zip(*(x.shape for x in operands), strict=True))
     operator = trace_scalars(lax.add, [COUNT] * 2)
     counts = jax.ShapeDtypeStruct(full, COUNT)
     shape = tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile)
     tuned = tuning.chosen(shape, "auto", tuning.SCAN)
     if tuned.length < shape.n:
         tuned = tuning.sends(shape)
-    widths = {4, *(x.dtype.itemsize for x in leaves)}
-    cut = launch.Cut(operands, full, axis, tuned, widths=widths)
+    read, fills = launch.readable(leaves), beside if emit == "order" else launch.readable(beside)
+    cut = launch.Cut([marks, *read], full, axis, tuned, widths={4})
     moving = Moving(
         geometry=cut.geometry,
         operator=operator,
@@ -154,12 +153,13 @@ def move(
         source=source,
         emit=emit,
         size=size,
-        moved=tuple(np.dtype(x.dtype) for x in leaves),
+        moved=tuple(np.dtype(x.dtype) for x in read),
     )
-    flat = [x.reshape(-1) for x in beside]
+    flat = [x.reshape(-1) for x in fills]
     if cut.geometry.tiles == 1 or not tuned.strip:
         outputs = scanning.run(moving, cut, interpret, flat)
     else:
         body = functools.partial(kernel, moving, tuned)
         outputs = cut.call(moving, flat, body, lookback.tile_state(moving), "jscan_move", interpret)
-    return [x.reshape(*full[:axis], size, *full[axis + 1 :]) for x in outputs]
+    moved = launch.joined(outputs, [x.dtype for x in leaves])
+    return [x.reshape(*full[:axis], size, *full[axis + 1 :]) for x in moved]

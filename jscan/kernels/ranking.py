@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import launch, scanning, tuning
+from jscan.kernels import language, launch, scanning, tuning
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import trace_scalars
@@ -95,7 +95,7 @@ class Ranking(Scan):
         value = element = tile.element()
         if self.emit == "places":
             value = jnp.where(marks, element, jnp.full_like(element, tile.geometry.n))
-        tile.scatter(result, self.size, place, [value], place < np.int32(self.size))
+        tile.scatter(result, self.size, place, value, where=place < np.int32(self.size))
 
     def places(
         self, tile: Tile, beside: Sequence[Ref], marks: jax.Array, before: jax.Array
@@ -103,10 +103,18 @@ class Ranking(Scan):
         """Where each element goes, with how many marked ones before it."""
         element = tile.element()
         if self.emit == "order":
-            return jnp.where(marks, tile.gather_row(beside[0]) + before, element - before)
+            return jnp.where(marks, _of_rows(tile, beside[0]) + before, element - before)
         # The unmarked element with f unmarked ones before it goes to n-1-f.
         last = np.int32(tile.geometry.n - 1)
         return jnp.where(marks, before, last - element + before)
+
+
+def _of_rows(tile: Tile, ref: Ref) -> jax.Array:
+    """An operand (outer, inner), as it meets each element: one for each row and lane."""
+    g = tile.geometry
+    if g.rows * g.lanes * g.inner > 1:
+        return language.load(ref, tile.outside(g.inner), mask=tile.mask(0))
+    return language.load(ref, [(tile.row_block, 1)])
 
 
 def rank(

@@ -28,6 +28,7 @@ FLOORS = (
     "derivatives.scan_jvp",
     "plain",
     "plans segments described counted traced_bounds",
+    "ranks",
     "primitives",
     "kernels",
     "derivatives",

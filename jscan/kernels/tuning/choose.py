@@ -104,26 +104,6 @@ def lookback(shape: Shape) -> Tuning:
     return of_neighbours(shape, rule or _full(shape))
 
 
-def scatter(shape: Shape) -> Tuning:
-    """The tile of a scan that scatters what it finds.
-
-    Its stores need registers too: with 4096 positions it spills 1300 bytes (benchmarks/NOTES.md,
-    "Ranks, packing, conversions").
-    """
-    chosen = lookback(shape)
-    if shape.tile is not None or shape.inner > 1:
-        return chosen
-    return dataclasses.replace(chosen, length=min(chosen.length, 2048))
-
-
-def sends(shape: Shape) -> Tuning:
-    """The tile of a scan that sends elements elsewhere, which it walks by strips."""
-    chosen = scatter(shape)
-    if shape.tile is not None or shape.inner > 1:
-        return chosen
-    return dataclasses.replace(chosen, length=8192, strip=512)
-
-
 def beside(shape: Shape, chosen: Tuning, arrays: int) -> Tuning:
     """The tile of a scan that reads and writes so many arrays, of which it scans few.
 
