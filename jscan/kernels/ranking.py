@@ -11,11 +11,18 @@
 The first two are written in place. The last two are scattered: an unmarked element of ``places``
 writes an n, from the end backwards, so that every word is written once and none twice; ``order``
 needs to be told how many elements are unmarked.
+
+A long tile whose places are scattered is walked by strips, which take few registers. Its marks are
+counted strip by strip, and read again behind the count before the tile, by which time they are in a
+cache:
+
+    strips      count │ count │ count ─► publish, look back ─► scan, write │ scan, write │ ...
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -23,10 +30,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language, launch, scanning, tuning
+from jscan.kernels import language, launch, lookback, reduce_then_scan, scanning, tuning
 from jscan.kernels.description import Scan
+from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import trace_scalars
+from jscan.kernels.reduce_then_scan import Part, scan_part
+from jscan.kernels.state import AGGREGATE, PREFIX
 from jscan.kernels.tile import Tile
 
 COUNT = np.dtype(np.int32)
@@ -109,6 +119,52 @@ class Ranking(Scan):
         return jnp.where(marks, before, last - element + before)
 
 
+def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Sequence[Ref]) -> None:
+    """One tile of a row, by one program."""
+    inputs, others = ranking.apart(refs)
+    outputs, words = others[: len(ranking.written)], others[-1]
+    tile, state = Tile(ranking.geometry, program), lookback.tile_state(ranking)
+    part = Part(ranking, tuned.strip, tile, refs)
+    total = [_count(ranking, part, inputs)]
+    first = jnp.broadcast_to(tile.index == 0, total[0].shape)
+    state.publish(words, tile, AGGREGATE + first.astype(jnp.int32), total)
+    rule = OperatorAggregates(ranking.operator, COUNT.type(0))
+    search = lookback.Lookback(ranking.operator, state, words, tile, tuned.window, rule)
+    prefix = search.prefix(search.peek(tile.index))
+    inclusive = rule.combine(prefix, total)
+    state.publish(words, tile, jnp.full_like(total[0], PREFIX), inclusive, ~first)
+    scan_part(ranking, part, prefix, outputs)
+
+
+def _count(ranking: Ranking, part: Part, inputs: Sequence[Ref]) -> jax.Array:
+    """The marked elements of a tile."""
+
+    def step(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        counts, number = state
+        strip = part.strip(number)
+        [marks] = ranking.leaves(strip, inputs, ranking.read(strip, inputs))
+        exists = strip.mask(0)
+        if exists is not None:
+            marks = jnp.where(exists, marks, jnp.zeros_like(marks))
+        return counts + marks, number + np.int32(1)
+
+    start = jnp.zeros(part.strip(jnp.int32(0)).geometry.shape, COUNT), jnp.int32(0)
+    counts, _ = lax.while_loop(lambda state: state[-1] < part.count, step, start)
+    return language.tile_reduce(ranking.operator, counts, ranking.geometry.axis)
+
+
+def run(
+    ranking: Ranking, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array], name: str
+) -> list[jax.Array]:
+    """Runs the kernel, or where tiles have no strips that of a scan."""
+    if not cut.tuned.strip:
+        return scanning.run(ranking, cut, interpret, beside)
+    if ranking.geometry.tiles == 1:
+        return reduce_then_scan.run(ranking, cut, interpret, beside)
+    body = functools.partial(kernel, ranking, cut.tuned)
+    return cut.call(ranking, beside, body, lookback.tile_state(ranking), name, interpret)
+
+
 def _of_rows(tile: Tile, ref: Ref) -> jax.Array:
     """An operand (outer, inner), as it meets each element: one for each row and lane."""
     g = tile.geometry
@@ -138,9 +194,10 @@ def rank(
     operator = trace_scalars(lax.add, [COUNT] * 2)
     counts = jax.ShapeDtypeStruct(full, COUNT)
     shape = tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile)
-    tuned = tuning.chosen(shape, "auto", tuning.SCAN)
-    if tuned.length < shape.n and emit in ("places", "order"):
-        tuned = tuning.scatter(shape)
+    if emit in ("places", "order"):
+        tuned = tuning.sends(shape)
+    else:
+        tuned = tuning.chosen(shape, "auto", tuning.SCAN)
     cut = launch.Cut([marks], full, axis, tuned, reverse=reverse, widths={4})
     ranking = Ranking(
         geometry=cut.geometry,
@@ -157,5 +214,8 @@ def rank(
         size=size,
     )
     beside = [] if unmarked is None else [unmarked.reshape(-1)]
-    [result] = scanning.run(ranking, cut, interpret, beside)
+    if emit in ("places", "order"):
+        [result] = run(ranking, cut, interpret, beside, "jscan_rank")
+    else:
+        [result] = scanning.run(ranking, cut, interpret, beside)
     return result.reshape(*full[:axis], size, *full[axis + 1 :])

@@ -26,5 +26,4 @@ from jscan.kernels.tuning.holding import as_read as as_read
 from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows
 from jscan.kernels.tuning.one_row import suits_one_row as suits_one_row
-from jscan.kernels.tuning.scattered import scatter as scatter
 from jscan.kernels.tuning.scattered import sends as sends

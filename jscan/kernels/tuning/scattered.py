@@ -5,33 +5,30 @@ from __future__ import annotations
 import dataclasses
 
 from jscan.kernels.tuning import choose
-from jscan.kernels.tuning.cut import Shape, Tuning
+from jscan.kernels.tuning.cut import Shape, Tuning, first_match
 
 STRIP = 512
-"""The positions that are counted, and sent, at once."""
+"""The positions of a warp that are counted, or sent, at once."""
 
 
-def scatter(shape: Shape) -> Tuning:
-    """The tile of a scan that scatters what it finds.
+def sends(shape: Shape, *, moves: bool = False) -> Tuning:
+    """The tile of a scan that sends what it finds elsewhere, or ``moves`` elements.
 
-    Its stores need registers too: with 4096 positions it spills 1300 bytes (benchmarks/NOTES.md,
-    "Ranks, packing, conversions").
+    Its stores need registers too: with 64 positions a thread it needs all and spills 1068 bytes, by
+    strips of 16 it needs 96 (benchmarks/results/static-sm-90.json).
     """
-    chosen = choose.lookback(shape)
-    if shape.tile is not None or shape.inner > 1:
+    chosen = choose.chosen(shape, "auto", choose.SCAN)
+    if shape.tile is not None:
         return chosen
-    return dataclasses.replace(chosen, length=min(chosen.length, 2048))
-
-
-def sends(shape: Shape) -> Tuning:
-    """The tile of a scan that sends elements elsewhere, which it walks by strips.
-
-    Longer tiles look back less often; shorter ones keep more of a device busy.
-    """
-    chosen = scatter(shape)
-    if shape.tile is not None or shape.inner > 1:
-        return chosen
+    if chosen.length >= shape.n:
+        walks = shape.inner == 1 and chosen.rows == 1 and chosen.length > 2 * STRIP * chosen.warps
+        return dataclasses.replace(chosen, strip=STRIP * chosen.warps) if walks else chosen
+    if shape.inner > 1:
+        return dataclasses.replace(chosen, length=max(16, chosen.length // 2)) if moves else chosen
+    if first_match(choose.device().few, shape) is not None:
+        return dataclasses.replace(chosen, length=min(chosen.length, 2048))
+    # Longer tiles look back less often; shorter ones keep more of a device busy.
     length = 16 * STRIP
     while length > 2 * STRIP and shape.outer * -(-shape.n // length) < choose.device().programs:
         length //= 2
-    return dataclasses.replace(chosen, length=length, strip=STRIP)
+    return Tuning(length=length, lanes=1, warps=1, window=32, strip=STRIP)
