@@ -65,6 +65,11 @@ class Ranking(Scan):
         """The one result, with its size."""
         return [(self.geometry.outer * self.size * self.geometry.inner, COUNT)]
 
+    def split(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
+        """The input and output references out of all of the kernel's."""
+        inputs, others = self.apart(refs)
+        return inputs, others[: len(self.written)]
+
     def read(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
         """The marks."""
         return [self.marks(tile, inputs[0])]
@@ -121,9 +126,8 @@ class Ranking(Scan):
 
 def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Sequence[Ref]) -> None:
     """One tile of a row, by one program."""
-    inputs, others = ranking.apart(refs)
-    outputs, words = others[: len(ranking.written)], others[-1]
-    tile, state = Tile(ranking.geometry, program), lookback.tile_state(ranking)
+    inputs, outputs = ranking.split(refs)
+    tile, words, state = Tile(ranking.geometry, program), refs[-1], lookback.tile_state(ranking)
     part = Part(ranking, tuned.strip, tile, refs)
     total = [_count(ranking, part, inputs)]
     first = jnp.broadcast_to(tile.index == 0, total[0].shape)
