@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jscan import meshes, operators, reductions
+from jscan.advice import advised
 from jscan.arguments.arrays import as_array, as_integers
 from jscan.arguments.descriptors import as_vector, bounds_of_offsets, is_known
 from jscan.arguments.scalars import as_count, as_switch
@@ -40,6 +41,7 @@ PAIRS = {
 """The pairs by name."""
 
 
+@advised
 def csr_matvec(
     values: Any,
     indices: Any,
@@ -110,6 +112,7 @@ def csr_matvec(
     return _product(*matrix, x, "jscan.csr_matvec", operators, transpose, length)
 
 
+@advised
 def csr_matmat(
     values: Any,
     indices: Any,
