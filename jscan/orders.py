@@ -68,21 +68,29 @@ def split_heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
     return as_bool(flags) | first | change
 
 
-def partition_order(signs: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
-    """The place from which each element comes where negative signs go first and positive last.
+def parted(
+    leaves: Sequence[jax.Array], signs: jax.Array, axis: int
+) -> tuple[list[jax.Array], jax.Array]:
+    """The elements whose sign is negative, then those of sign zero, then the positive ones.
 
-    And how many elements are negative, zero and positive, along the axis. Positive elements move
-    behind all others, and of what is there then, negative ones before all others.
+    And how many there are of each, along the axis. Positive elements go behind all others, and of
+    what is there then, negative ones before all others. One leaf of the signs' shape moves twice;
+    others are taken in the order that the two passes make together.
     """
+    along = axis if signs.ndim > 1 else 0
     zero = lax.full_like(signs, 0)
     is_negative, is_positive = lax.lt(signs, zero), lax.gt(signs, zero)
-    order = ranks.rank(is_positive, axis=axis, emit="order")
-    others = ~take(is_negative, order, axis)
-    order = take(order, ranks.rank(others, axis=axis, emit="order"), axis)
-    negative = jnp.sum(is_negative, axis, keepdims=True, dtype=jnp.int32)
-    positive = jnp.sum(is_positive, axis, keepdims=True, dtype=jnp.int32)
-    zeros = np.int32(signs.shape[axis]) - negative - positive
-    return order, lax.concatenate([negative, zeros, positive], axis)
+    negative = jnp.sum(is_negative, along, keepdims=True, dtype=jnp.int32)
+    positive = jnp.sum(is_positive, along, keepdims=True, dtype=jnp.int32)
+    zeros = np.int32(signs.shape[along]) - negative - positive
+    lengths = lax.concatenate([negative, zeros, positive], along)
+    if [leaf.shape for leaf in leaves] == [signs.shape]:
+        *once, others = ranks.move([*leaves, ~is_negative], is_positive, axis=along)
+        return ranks.move(once, others, axis=along), lengths
+    order = ranks.rank(is_positive, axis=along, emit="order")
+    others = ~take(is_negative, order, along)
+    order = take(order, ranks.rank(others, axis=along, emit="order"), along)
+    return [take(leaf, order, axis) for leaf in leaves], lengths
 
 
 def packed(

@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from jscan import extent, heads, meshes, primitives
+from jscan.operators import integer_limits
 from jscan.primitives import AxisName
 
 
@@ -73,19 +74,32 @@ def move(
         emit, beside = "order", [_unmarked(marks, axis)]
     else:
         emit, beside = "places", [fill.reshape(shape) for fill in fills]
+    wide = [whole_bytes(x) for x in leaves]
+    if fills is not None:
+        beside = [fill.astype(x.dtype) for fill, x in zip(beside, wide, strict=True)]
     results: list[jax.Array] = primitives.move_p.bind(
-        *extent.vary_alike([marks, *leaves, *beside]),
+        *extent.vary_alike([marks, *wide, *beside]),
         axis=axis,
         source=source,
         emit=emit,
         size=min(length, n),
         **primitives.settings(marks.shape),
     )
-    if length <= n:
-        return results
-    behind = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
-    pairs = zip(results, extent.vary_alike([*results, *beside])[len(results) :], strict=True)
-    return [lax.concatenate([x, jnp.broadcast_to(fill, behind)], axis) for x, fill in pairs]
+    if length > n:
+        behind = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
+        pairs = zip(results, extent.vary_alike([*results, *beside])[len(results) :], strict=True)
+        results = [lax.concatenate([x, jnp.broadcast_to(y, behind)], axis) for x, y in pairs]
+    return [x.astype(leaf.dtype) for x, leaf in zip(results, leaves, strict=True)]
+
+
+def whole_bytes(x: jax.Array) -> jax.Array:
+    """The numbers in whole bytes.
+
+    XLA does not pad those of 2 bits in all of its ways to compile for CPUs.
+    """
+    if jnp.issubdtype(x.dtype, jnp.integer) and integer_limits(x.dtype).bits < 8:
+        return x.astype(jnp.int8 if jnp.issubdtype(x.dtype, jnp.signedinteger) else jnp.uint8)
+    return x
 
 
 def _unmarked(marks: jax.Array, axis: int) -> jax.Array:
