@@ -85,8 +85,8 @@ def parted(
     zeros = np.int32(signs.shape[along]) - negative - positive
     lengths = lax.concatenate([negative, zeros, positive], along)
     if [leaf.shape for leaf in leaves] == [signs.shape]:
-        *once, others = ranks.move([*leaves, ~is_negative], is_positive, axis=along)
-        return ranks.move(once, others, axis=along), lengths
+        once, others = (ranks.move(x, is_positive, axis=along) for x in (leaves[0], ~is_negative))
+        return [ranks.move(once, others, axis=along)], lengths
     order = ranks.rank(is_positive, axis=along, emit="order")
     others = ~take(is_negative, order, along)
     order = take(order, ranks.rank(others, axis=along, emit="order"), along)
@@ -100,16 +100,15 @@ def packed(
 
     Rows of one element are moved, and longer ones are taken from where they are.
     """
-    single = [k for k, x in enumerate(rows) if x.ndim == 1]
-    found = {}
-    if single:
-        how = [rows[k] for k in single], mask, [fills[k] for k in single]
-        found = dict(zip(single, ranks.move(*how, axis=0, size=size), strict=True))
-    if len(single) < len(rows):
+    places = None
+    if any(x.ndim > 1 for x in rows):
         places = ranks.rank(mask, axis=0, emit="places", size=size)
-        for k in {*range(len(rows))}.difference(single):
-            found[k] = take_marked(rows[k], places, fills[k])
-    return [found[k] for k in range(len(rows))]
+    return [
+        ranks.move(x, mask, fill, axis=0, size=size)
+        if x.ndim == 1 or places is None
+        else take_marked(x, places, fill)
+        for x, fill in zip(rows, fills, strict=True)
+    ]
 
 
 def split(leaves: Sequence[jax.Array], mask: jax.Array, axis: int) -> list[jax.Array]:
@@ -117,16 +116,15 @@ def split(leaves: Sequence[jax.Array], mask: jax.Array, axis: int) -> list[jax.A
 
     Leaves of the mask's shape are moved, and others are taken in the order of its one row.
     """
-    alike = [k for k, x in enumerate(leaves) if x.shape == mask.shape]
-    found = {}
-    if alike:
-        moved = ranks.move([leaves[k] for k in alike], mask, axis=axis)
-        found = dict(zip(alike, moved, strict=True))
-    if len(alike) < len(leaves):
+    order = None
+    if any(leaf.shape != mask.shape for leaf in leaves):
         order = ranks.rank(mask, axis=0, emit="order")
-        for k in {*range(len(leaves))}.difference(alike):
-            found[k] = take(leaves[k], order, axis)
-    return [found[k] for k in range(len(leaves))]
+    return [
+        ranks.move(leaf, mask, axis=axis)
+        if leaf.shape == mask.shape or order is None
+        else take(leaf, order, axis)
+        for leaf in leaves
+    ]
 
 
 def take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:

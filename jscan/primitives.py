@@ -1,8 +1,8 @@
-"""The nine primitives, functions that bind most of them, and the settings that are read then.
+"""The primitives, functions that bind most of them, and the settings that are read then.
 
-Their rules are in `jscan.rules`, which the package imports. Nothing here knows what a primitive is
-compiled to or how it is differentiated, so that a rule can import this module and bind primitives
-itself.
+One more is in `jscan.matrices`. Their rules are in `jscan.rules`, which the package imports.
+Nothing here knows what a primitive is compiled to or how it is differentiated, so that a rule can
+import this module and bind primitives itself.
 
 The operands of a primitive have one rank. Each of their dimensions is full size, or 1 where it is
 shared, which is never copied; the axis that is worked along is full size in all of them. Static
@@ -131,14 +131,14 @@ first element in any case; where a value begins one of the "runs" of equal value
 move_p = _primitive("jscan_move")
 """Elements moved to where their marks send them, in one pass: what a gather by ``rank_p`` gives.
 
-Operands: the marks; the leaves; then what fills, for "places" one array for each leaf, of size 1
-along the ``axis``, or for "order" how many elements of each row are unmarked, as for ``rank_p``.
-Results: the leaves, ``size`` long along the ``axis``. ``emit`` says what they hold:
+Operands: the marks; the elements; then for "places" what fills, of size 1 along the ``axis``, or
+for "order" how many elements of each row are unmarked, as for ``rank_p``.
+Result: the elements, ``size`` long along the ``axis``. ``emit`` says what it holds:
 
     places    the marked elements, in order, then what fills
     order     the unmarked elements, then the marked ones
 
-``source`` is as in ``rank_p``; of an "order" it is "mask". It is linear in leaves and what fills.
+``source`` is as in ``rank_p``; of an "order" it is "mask". It is linear in what moves and fills.
 """
 
 locate_p = _primitive("jscan_locate")
@@ -221,12 +221,6 @@ def joined(leaves: Sequence[jax.Array], described: jax.Array | None) -> list[jax
 def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None]:
     """The leaves among operands, and what describes their segments, if anything does."""
     return ([*operands[:-1]], operands[-1]) if is_described else ([*operands], None)
-
-
-def moved(operands: Sequence[T], emit: str) -> tuple[list[T], list[T]]:
-    """The leaves among the operands of ``move_p`` behind the marks, and what is beside them."""
-    count = len(operands) // 2 if emit == "places" else len(operands) - 1
-    return [*operands[:count]], [*operands[count:]]
 
 
 def scan(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -54,42 +53,37 @@ def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.
 
 
 def move(
-    leaves: Sequence[jax.Array],
+    x: jax.Array,
     marks: jax.Array,
-    fills: Sequence[jax.Array] | None = None,
+    fill: jax.Array | None = None,
     *,
     axis: int,
     source: str = "mask",
     size: int | None = None,
-) -> list[jax.Array]:
-    """Bind ``move_p``: marked elements, then the ``fills``; without fills, marked elements last.
+) -> jax.Array:
+    """Bind ``move_p``: marked elements, then the ``fill``; or without one, marked elements last.
 
-    Marks have the shape of every leaf. With ``fills`` there may be more results than elements.
+    Marks have the shape of ``x``. With a ``fill`` there may be more results than elements. Arrays
+    are bound one by one, since a primitive is transposed as a whole.
     """
     extent.check_places("jscan", "marks", marks, axis)
     n = marks.shape[axis]
     length = n if size is None else size
-    shape = (1,) * marks.ndim
-    if fills is None:
-        emit, beside = "order", [_unmarked(marks, axis)]
+    wide = whole_bytes(x)
+    if fill is None:
+        emit, beside = "order", _unmarked(marks, axis)
     else:
-        emit, beside = "places", [fill.reshape(shape) for fill in fills]
-    wide = [whole_bytes(x) for x in leaves]
-    if fills is not None:
-        beside = [fill.astype(x.dtype) for fill, x in zip(beside, wide, strict=True)]
-    results: list[jax.Array] = primitives.move_p.bind(
-        *extent.vary_alike([marks, *wide, *beside]),
-        axis=axis,
-        source=source,
-        emit=emit,
-        size=min(length, n),
-        **primitives.settings(marks.shape),
-    )
+        emit, beside = "places", fill.reshape((1,) * marks.ndim).astype(wide.dtype)
+    marks, wide, beside = extent.vary_alike([marks, wide, beside])
+    how: dict[str, Any] = {"axis": axis, "source": source, "emit": emit, "size": min(length, n)}
+    context = primitives.settings(marks.shape)
+    [result] = primitives.move_p.bind(marks, wide, beside, **how, **context)
     if length > n:
         behind = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
-        pairs = zip(results, extent.vary_alike([*results, *beside])[len(results) :], strict=True)
-        results = [lax.concatenate([x, jnp.broadcast_to(y, behind)], axis) for x, y in pairs]
-    return [x.astype(leaf.dtype) for x, leaf in zip(results, leaves, strict=True)]
+        rest = jnp.broadcast_to(beside, behind)
+        result = lax.concatenate(extent.vary_alike([result, rest]), axis)
+    moved: jax.Array = result.astype(x.dtype)
+    return moved
 
 
 def whole_bytes(x: jax.Array) -> jax.Array:

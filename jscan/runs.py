@@ -185,8 +185,7 @@ def _unique_sorted(x: Any, size: int, fill_value: Any) -> tuple[jax.Array, jax.A
     size = as_size(caller, "size", size)
     fill = as_scalar(caller, "fill_value", fill_value, array.dtype)
     begins, source, count = _runs(array)
-    [values] = move([array], begins, [fill], axis=0, source=source, size=size)
-    return values, count
+    return move(array, begins, fill, axis=0, source=source, size=size), count
 
 
 def _as_row(caller: str, x: Any) -> jax.Array:

@@ -73,8 +73,8 @@ class Moving(Ranking):
 
 def move(
     marks: jax.Array,
-    leaves: Sequence[jax.Array],
-    beside: Sequence[jax.Array],
+    x: jax.Array,
+    beside: jax.Array,
     *,
     full: tuple[int, ...],
     axis: int,
@@ -83,18 +83,17 @@ def move(
     size: int,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
-) -> list[jax.Array]:
-    """Moves the elements of leaves along ``axis``, of arrays that have the shape ``full`` together.
+) -> jax.Array:
+    """Moves elements along ``axis``, of arrays that have the shape ``full`` together.
 
-    ``beside`` holds for ``order`` how many elements of each row are not marked, and for ``places``
-    what fills, for each leaf.
+    ``beside`` is for ``order`` how many elements of each row are not marked, and for ``places``
+    what fills.
     """
     marks = launch.whole_bytes(marks) if source == "runs" else launch.one_byte(marks)
     operator = trace_scalars(lax.add, [COUNT] * 2)
     counts = jax.ShapeDtypeStruct(full, COUNT)
-    shape = tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile)
-    tuned = tuning.sends(shape, moves=True)
-    read, fills = launch.readable(leaves), beside if emit == "order" else launch.readable(beside)
+    tuned = tuning.sends(tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile))
+    read, rest = launch.readable([x]), [beside] if emit == "order" else launch.readable([beside])
     cut = launch.Cut([marks, *read], full, axis, tuned, widths={4})
     moving = Moving(
         geometry=cut.geometry,
@@ -109,9 +108,8 @@ def move(
         source=source,
         emit=emit,
         size=size,
-        moved=tuple(np.dtype(x.dtype) for x in read),
+        moved=tuple(np.dtype(part.dtype) for part in read),
     )
-    flat = [x.reshape(-1) for x in fills]
-    outputs = run(moving, cut, interpret, flat, "jscan_move")
-    moved = launch.joined(outputs, [x.dtype for x in leaves])
-    return [x.reshape(*full[:axis], size, *full[axis + 1 :]) for x in moved]
+    outputs = run(moving, cut, interpret, [part.reshape(-1) for part in rest], "jscan_move")
+    [moved] = launch.joined(outputs, [x.dtype])
+    return moved.reshape(*full[:axis], size, *full[axis + 1 :])

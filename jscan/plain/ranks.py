@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, heads, primitives, ranks
+from jscan import extent, heads, ranks
 
 UNROLLED = 4
 """Elements that a turn of a loop takes."""
@@ -90,23 +90,28 @@ def rank_on_cpu(
 
 
 def move_in_plain_jax(
-    marks: jax.Array, *operands: jax.Array, axis: int, source: str, emit: str, size: int, **_: Any
+    marks: jax.Array,
+    x: jax.Array,
+    beside: jax.Array,
+    *,
+    axis: int,
+    source: str,
+    emit: str,
+    size: int,
+    **_: Any,
 ) -> list[jax.Array]:
-    """The results of ``move_p``, by gathers from where ``rank_p`` finds the elements."""
-    leaves, beside = primitives.moved(operands, emit)
-    n, full = marks.shape[axis], extent.full_shape([marks, *operands])
+    """The result of ``move_p``, by a gather from where ``rank_p`` finds the elements."""
+    n, full = marks.shape[axis], extent.full_shape([marks, x, beside])
     shape = (*full[:axis], size, *full[axis + 1 :])
     if 0 in full or size == 0:
-        return [jnp.zeros(shape, leaf.dtype) for leaf in leaves]
+        return [jnp.zeros(shape, x.dtype)]
     places = ranks.rank(marks, axis=axis, emit=emit, source=source, size=size)
     if emit == "order":
-        found = [taken(leaf, places, axis, unique_indices=True) for leaf in leaves]
-        return [jnp.broadcast_to(x, shape) for x in found]
+        return [jnp.broadcast_to(taken(x, places, axis, unique_indices=True), shape)]
     inside = jnp.minimum(places, np.int32(n - 1))
     there = jnp.broadcast_to(places < np.int32(n), shape)
-    found = [taken(leaf, inside, axis, indices_are_sorted=True) for leaf in leaves]
-    pairs = zip(found, beside, strict=True)
-    return [jnp.where(there, jnp.broadcast_to(x, shape), fill) for x, fill in pairs]
+    found = taken(x, inside, axis, indices_are_sorted=True)
+    return [jnp.where(there, jnp.broadcast_to(found, shape), beside)]
 
 
 def taken(x: jax.Array, places: jax.Array, axis: int, **how: Any) -> jax.Array:

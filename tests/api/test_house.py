@@ -17,7 +17,7 @@ FLOORS = (
     "report",
     "jscan",
     "sparse",
-    "scans recurrences tridiagonal reductions selections statistics "
+    "scans recurrences matrix_recurrences tridiagonal reductions selections statistics "
     "vectors compaction runs networks",
     "groups",
     "by_ids",
@@ -29,7 +29,7 @@ FLOORS = (
     "plain",
     "plans segments described counted traced_bounds",
     "ranks",
-    "primitives",
+    "matrices primitives",
     "kernels",
     "derivatives",
     "logsums",
