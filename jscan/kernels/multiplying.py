@@ -65,7 +65,8 @@ def product(
 ) -> list[jax.Array]:
     """The elements that entries make, reduced row by row.
 
-    ``bounds`` are offsets or, by their ``kind``, the number of each entry's row. Runs where `why_no_product` finds nothing to object to, on arrays that have elements.
+    ``bounds`` are offsets or, by their ``kind``, the number of each entry's row. Runs where
+    `why_no_product` finds nothing to object to, on arrays that have elements.
     """
     made = reducing.Made(
         _function([*entries, dense], pair, dtype),
