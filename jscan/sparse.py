@@ -77,8 +77,10 @@ def csr_matvec(
       ValueError: a shape or ``length`` does not fit, concrete ``offsets`` fall or do not end at the
         number of entries, or there are no operators of that name.
 
-    It is differentiable in ``values`` and ``x``; the derivative of ``x`` scatters. On a CUDA GPU a
-    kernel of XLA makes the products, and one of this package, which reads each once, adds them up.
+    It is differentiable in ``values`` and ``x``; the derivative of ``x`` scatters. On a CUDA GPU
+    one kernel reads values and indices once, gathers, multiplies and adds up. Its programs take
+    equal numbers of entries, however long rows are. What it makes is in no memory, but for
+    ``transpose`` and in derivatives by extrema.
 
     Sources: Blelloch, Heroux and Zagha, *Segmented Operations for Sparse Matrix Computation on
     Vector Multiprocessors* (1993); Sengupta et al., *Scan Primitives for GPU Computing* (2007).
@@ -132,7 +134,9 @@ def csr_matmat(
     Raises:
       TypeError, ValueError: as for ``jscan.csr_matvec``.
 
-    The products, ``entries * width`` of them, are held in memory.
+    On a CUDA GPU products are made as for ``jscan.csr_matvec``; up to 16 columns of ``x`` share one
+    search of their rows, and for more the row of each entry is held in memory. Elsewhere, and where
+    those of a vector are, ``entries * width`` products are.
 
     Sources: as for ``jscan.csr_matvec``.
 
