@@ -26,7 +26,7 @@ PAIRS: dict[str, tuple[Any, Any]] = {
 ROWS, COLUMNS, ENTRIES = 13, 9, 70
 
 
-def drawn(dtype: str, *, width: int | None, seed: int = 0) -> list[Any]:
+def drawn(dtype: str, *, width: int | None, seed: int = 0) -> tuple[Any, Any, Any, Any]:
     """Entries, columns of which some do not exist, rows of which some are empty, and elements."""
     rng = np.random.default_rng(seed)
 
@@ -39,7 +39,7 @@ def drawn(dtype: str, *, width: int | None, seed: int = 0) -> list[Any]:
     offsets = np.array([0, *ends, ENTRIES], np.int32)
     columns = rng.integers(-2, COLUMNS + 2, ENTRIES).astype(np.int32)
     x = numbers(COLUMNS) if width is None else numbers(COLUMNS, width)
-    return [numbers(ENTRIES), columns, offsets, x]
+    return numbers(ENTRIES), columns, offsets, x
 
 
 def looped(values: Any, columns: Any, offsets: Any, x: Any, pair: str) -> Any:
@@ -78,7 +78,7 @@ def test_products_in_small_tiles(dtype, width, pair):
         given = drawn(dtype, width=width)
         with primitives.interpreted(), primitives.tiled(tile):
             found = product(*given, operators=pair)
-        expected = looped(*given, pair)
+        expected = looped(*given, pair=pair)
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(np.asarray(found), expected)
 
@@ -86,7 +86,7 @@ def test_products_in_small_tiles(dtype, width, pair):
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "uint32", "int64", "uint64"])
 def test_columns_of_any_width(dtype):
     values, columns, offsets, x = drawn("float32", width=None)
-    expected = looped(values, columns, offsets, x, "sum-product")
+    expected = looped(values, columns, offsets, x, pair="sum-product")
     with primitives.interpreted(), jax.enable_x64(dtype.endswith("64")):
         found = product(values, columns.astype(dtype), offsets, x)
     reference.assert_equal(np.asarray(found), expected)
@@ -95,7 +95,7 @@ def test_columns_of_any_width(dtype):
 @pytest.mark.parametrize("width", [None, 2, 40])
 def test_one_value_for_all_entries(width):
     _, columns, offsets, x = drawn("float32", width=width)
-    expected = looped(np.full(ENTRIES, 3.0), columns, offsets, x, "min-plus")
+    expected = looped(np.full(ENTRIES, 3.0), columns, offsets, x, pair="min-plus")
     with primitives.interpreted():
         found = product(np.float32(3), columns, offsets, x, operators="min-plus")
     reference.assert_equal(np.asarray(found), expected)
@@ -103,13 +103,13 @@ def test_one_value_for_all_entries(width):
 
 def test_operands_of_different_dtypes():
     values, columns, offsets, x = drawn("float32", width=None)
-    expected = looped(values, columns, offsets, x, "sum-product")
+    expected = looped(values, columns, offsets, x, pair="sum-product")
     with primitives.interpreted(), jax.numpy_dtype_promotion("standard"):
         found = product(values.astype(np.int8), columns, offsets, x.astype(np.float16))
         assert found.dtype == np.float16
         np.testing.assert_array_equal(found, expected)
         reached = product(values, columns, offsets, x.astype(np.int32), operators="or-and")
-        np.testing.assert_array_equal(reached, looped(values, columns, offsets, x, "or-and"))
+        np.testing.assert_array_equal(reached, looped(values, columns, offsets, x, pair="or-and"))
 
 
 def test_a_vector_too_long_for_places_is_gathered_before(monkeypatch):
@@ -117,7 +117,7 @@ def test_a_vector_too_long_for_places_is_gathered_before(monkeypatch):
     monkeypatch.setattr(extent, "FAR", COLUMNS)
     with primitives.interpreted():
         found = jax.jit(lambda *given: product(*given))(*given)
-    reference.assert_equal(np.asarray(found), looped(*given, "sum-product"))
+    reference.assert_equal(np.asarray(found), looped(*given, pair="sum-product"))
 
 
 @pytest.mark.parametrize("width", [None, 4])

@@ -292,4 +292,4 @@ def test_products_of_sparse_matrices(dtype, width):
     tile = tuning.Tuning(length=16, lanes=1 if width is None else 4, warps=1, window=2, strip=8)
     with primitives.tiled(tile):
         found = test_products.product(*given)
-    np.testing.assert_array_equal(found, test_products.looped(*given, "sum-product"))
+    np.testing.assert_array_equal(found, test_products.looped(*given, pair="sum-product"))
