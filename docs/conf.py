@@ -52,6 +52,7 @@ nb_remove_code_outputs = True  # comments say what is printed
 default_role = "py:obj"
 add_module_names = False
 autodoc_member_order = "bysource"
+toc_object_entries = False  # each has a heading of its own
 autodoc_typehints = "none"  # docstrings say more: shapes, dtypes, what is static
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
@@ -66,6 +67,12 @@ def as_notebook(app: Sphinx, name: str, source: list[str]) -> None:
     cells = re.sub(r"^```python$", "```{code-cell}", text, flags=re.M)
     if cells != text:
         source[0] = NOTEBOOK + cells
+
+
+def with_links(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """A docstring in which names of this package are links."""
+    del app, what, name, obj, options
+    lines[:] = [re.sub(r"``(jscan\.[\w.]+)``", r":py:obj:`\1`", line) for line in lines]
 
 
 def with_pictures(
@@ -94,5 +101,6 @@ def add_player(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Adds what is here to Sphinx."""
     app.connect("source-read", as_notebook)
+    app.connect("autodoc-process-docstring", with_links)
     app.connect("autodoc-process-docstring", with_pictures, priority=400)  # before napoleon
     app.connect("build-finished", add_player)

@@ -9,6 +9,8 @@ from typing import Any
 
 import jax
 
+from jscan.advice import ENGINES, advise
+
 KINDS = {
     70: r"V100S?|TITAN V",
     75: r"T4|TITAN RTX|Quadro RTX \d+|GeForce (RTX 20[678]0|GTX 16[356]0)",
@@ -36,10 +38,11 @@ def of_kind(kind: str) -> int:
     for number, words in KINDS.items():
         if holds(words, kind):
             return number
-    raise RuntimeError(
+    error = RuntimeError(
         f"jscan: no compute capability is known of a {kind!r}; the device_kind of a "
         "jax.sharding.AbstractDevice may also give it, as 'sm_90' does for 9.0"
     )
+    raise advise(error, ENGINES)
 
 
 def holds(words: str, kind: str) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from jscan import extent, meshes, orders
+from jscan.advice import advised
 from jscan.arguments.arrays import as_integers, as_marks, as_signs
 from jscan.arguments.descriptors import narrow_numbers
 from jscan.arguments.scalars import as_scalar, as_size
@@ -24,6 +25,7 @@ __all__ = ["histogram", "nonzero", "partition"]
 PLACE = np.dtype(np.int32)
 
 
+@advised
 def nonzero(mask: Any, *, size: int, fill_value: Any = 0) -> tuple[jax.Array, ...]:
     """Where ``mask`` is true: an array of indices for each of its dimensions.
 
@@ -100,6 +102,7 @@ def _unravelled(places: jax.Array, shape: tuple[int, ...]) -> list[jax.Array]:
     return [places, *reversed(indices)]
 
 
+@advised
 def histogram(keys: Any, length: int) -> jax.Array:
     """How often each of the numbers below ``length`` is among ``keys``.
 
@@ -151,6 +154,7 @@ def _histogram(keys: Any, length: int) -> jax.Array:
     return scatter("add", jnp.ones(places.shape, jnp.int32), places, (length,), 0)
 
 
+@advised
 def partition(x: Any, signs: Any, axis: int = 0) -> tuple[Any, jax.Array]:
     """The elements whose sign is negative, then those of sign zero, then the positive ones.
 

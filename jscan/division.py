@@ -18,6 +18,7 @@ from jax import lax
 
 from jscan.arguments.arrays import Array, as_marks
 from jscan.arguments.descriptors import is_known
+from jscan.arguments.scalars import as_count
 from jscan.described import (
     can_be_read,
     describe,
@@ -188,3 +189,21 @@ def flags_along(
     given = as_segments(caller, segments)
     division = divide(caller, given, leaves, axis, elementwise=True, axis_name=axis_name)
     return None if division is None else division.flags()
+
+
+def segment_count(caller: str, num_segments: Any, segments: Given | None) -> int | None:
+    """The number of segments to return, or None without segments."""
+    count = as_count(caller, "num_segments", num_segments)
+    if segments is None:
+        if count is not None:
+            raise ValueError(f"{caller}: num_segments={count} needs segments")
+        return None
+    if count is not None:
+        return count
+    described = segments if isinstance(segments, Segments) else Segments.from_flags(segments)
+    known = described.num_segments
+    if known is None:
+        raise ValueError(
+            f"{caller}: num_segments is required where segments are traced flags or ids"
+        )
+    return known

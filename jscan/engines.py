@@ -24,6 +24,7 @@ from typing import Any, overload
 import jax
 
 from jscan import versions
+from jscan.advice import ENGINES, SEE, advise, advised
 from jscan.versions import ANY_TRITON, OLDEST_JAX_TRITON, RANGE, dotted
 
 NAMES = ("pallas", "jax-triton")
@@ -67,6 +68,7 @@ class Choice:
 def engine() -> Choice: ...
 @overload
 def engine(name: str) -> contextlib.AbstractContextManager[None]: ...
+@advised
 def engine(name: str | None = None) -> Choice | contextlib.AbstractContextManager[None]:
     """The engine that would build kernels for a GPU; or, given a name, a context that names it.
 
@@ -98,7 +100,7 @@ def engine(name: str | None = None) -> Choice | contextlib.AbstractContextManage
         return choice()
     reason = why_missing(check_name(name, "jscan.engine: name"))
     if reason is not None:
-        raise ImportError(f"jscan.engine: {reason}")
+        raise advise(ImportError(f"jscan.engine: {reason}"), ENGINES)
     return named(name)
 
 
@@ -146,7 +148,7 @@ def check_name(name: str, what: str) -> str:
     """The name, if it is that of an engine."""
     if name not in NAMES:
         choices = " or ".join(map(repr, NAMES))
-        raise ValueError(f"{what} must be {choices}; got {name!r}")
+        raise advise(ValueError(f"{what} must be {choices}; got {name!r}"), ENGINES)
     return name
 
 
@@ -184,7 +186,7 @@ def why_none() -> str | None:
     name = name_in_context()
     missing = why_missing(name) if name is not None else None
     if missing is not None:
-        raise ImportError(f"jscan: {missing}")
+        raise advise(ImportError(f"jscan: {missing}"), ENGINES)
     found = choice()
     if found.name is not None:
         return None
@@ -192,7 +194,7 @@ def why_none() -> str | None:
         # Set before the warning: where warnings are errors, only the first call is to fail.
         _told.set()
         warnings.warn(
-            f"jscan runs without its kernels on this GPU: {found.reason}",
+            f"jscan runs without its kernels on this GPU ({SEE}{ENGINES}): {found.reason}",
             RuntimeWarning,
             stacklevel=2,
         )

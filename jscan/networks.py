@@ -32,7 +32,7 @@ from typing import Any
 
 import jax
 
-from jscan import wires
+from jscan import advice, wires
 from jscan.arguments import choices, scalars, trees
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 
+@advice.advised
 def kogge_stone(
     fn: Callable[[Any, Any], Any], elems: Any, axis: int = 0, *, reverse: bool = False
 ) -> Any:
@@ -95,6 +96,7 @@ def kogge_stone(
     return _scan(kogge_stone, fn, elems, axis, reverse)
 
 
+@advice.advised
 def hockney_jesshope(
     fn: Callable[[Any, Any], Any], elems: Any, axis: int = 0, *, reverse: bool = False
 ) -> Any:
@@ -131,6 +133,7 @@ def hockney_jesshope(
     return _scan(hockney_jesshope, fn, elems, axis, reverse)
 
 
+@advice.advised
 def sklansky(
     fn: Callable[[Any, Any], Any], elems: Any, axis: int = 0, *, reverse: bool = False
 ) -> Any:
@@ -163,6 +166,7 @@ def sklansky(
     return _scan(sklansky, fn, elems, axis, reverse)
 
 
+@advice.advised
 def ladner_fischer(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -218,10 +222,11 @@ def ladner_fischer(
       >>> [networks.size(networks.ladner_fischer, 1024, slack=k) for k in range(4)]
       [3487, 2695, 2326, 2158]
     """
-    slack = _count("jscan.networks.ladner_fischer", "slack", slack)
+    slack = scalars.as_size("jscan.networks.ladner_fischer", "slack", slack)
     return _scan(ladner_fischer, fn, elems, axis, reverse, slack)
 
 
+@advice.advised
 def brent_kung(
     fn: Callable[[Any, Any], Any], elems: Any, axis: int = 0, *, reverse: bool = False
 ) -> Any:
@@ -259,6 +264,7 @@ def brent_kung(
     return _scan(brent_kung, fn, elems, axis, reverse)
 
 
+@advice.advised
 def han_carlson(
     fn: Callable[[Any, Any], Any], elems: Any, axis: int = 0, *, reverse: bool = False
 ) -> Any:
@@ -292,6 +298,7 @@ def han_carlson(
     return _scan(han_carlson, fn, elems, axis, reverse)
 
 
+@advice.advised
 def depth(network: Callable[..., Any], n: int, *, slack: int = 0) -> int:
     """The number of levels of a network on ``n`` wires: how often a scan calls its ``fn``.
 
@@ -314,9 +321,10 @@ def depth(network: Callable[..., Any], n: int, *, slack: int = 0) -> int:
       18
     """
     caller = "jscan.networks.depth"
-    return _network(caller, network, slack).depth(_count(caller, "n", n))
+    return _network(caller, network, slack).depth(scalars.as_size(caller, "n", n))
 
 
+@advice.advised
 def size(network: Callable[..., Any], n: int, *, slack: int = 0) -> int:
     """The number of nodes of a network on ``n`` wires: how many elements ``fn`` makes in a scan.
 
@@ -328,9 +336,10 @@ def size(network: Callable[..., Any], n: int, *, slack: int = 0) -> int:
       2036
     """
     caller = "jscan.networks.size"
-    return _network(caller, network, slack).size(_count(caller, "n", n))
+    return _network(caller, network, slack).size(scalars.as_size(caller, "n", n))
 
 
+@advice.advised
 def levels(network: Callable[..., Any], n: int, *, slack: int = 0) -> list[wires.Level]:
     """The nodes of a network on ``n`` wires, level by level, as pairs (source, target).
 
@@ -342,7 +351,7 @@ def levels(network: Callable[..., Any], n: int, *, slack: int = 0) -> list[wires
       [[(0, 1), (2, 3)], [(1, 2), (1, 3)]]
     """
     caller = "jscan.networks.levels"
-    return _network(caller, network, slack).levels(_count(caller, "n", n))
+    return _network(caller, network, slack).levels(scalars.as_size(caller, "n", n))
 
 
 def _scan(
@@ -363,7 +372,7 @@ def _scan(
 
 
 def _network(caller: str, network: Any, slack: int) -> wires.Network:
-    slack = _count(caller, "slack", slack)
+    slack = scalars.as_size(caller, "slack", slack)
     if network is ladner_fischer:
         return wires.ladner_fischer(slack)
     known = next((found for function, found in _NETWORKS.items() if function is network), None)
@@ -373,13 +382,6 @@ def _network(caller: str, network: Any, slack: int) -> wires.Network:
     if slack:
         raise ValueError(f"{caller}: slack={slack} is for ladner_fischer, not {network.__name__}")
     return known
-
-
-def _count(caller: str, name: str, value: Any) -> int:
-    count = scalars.as_count(caller, name, value)
-    if count is None:
-        raise TypeError(f"{caller}: {name} must be an integer; got None")
-    return count
 
 
 _NETWORKS = {

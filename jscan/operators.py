@@ -176,12 +176,12 @@ def _log_of_zero(dtype: np.dtype) -> float | None:
     return -np.inf if _is(dtype, jnp.floating, jnp.complexfloating) else None
 
 
-add = Operator("add", lax.add, _number(0))
-mul = Operator("mul", lax.mul, _number(1))
-max = Operator("max", lax.max, _lowest)
-min = Operator("min", lax.min, _highest)
-bitwise_and = Operator("bitwise_and", lax.bitwise_and, _all_bits)
-bitwise_or = Operator("bitwise_or", lax.bitwise_or, _no_bits)
-bitwise_xor = Operator("bitwise_xor", lax.bitwise_xor, _no_bits)
-logaddexp = Operator("logaddexp", jnp.logaddexp, _log_of_zero)
-affine = Affine("affine", lax.mul, _number(1))
+add: Operator = Operator("add", lax.add, _number(0))
+mul: Operator = Operator("mul", lax.mul, _number(1))
+max: Operator = Operator("max", lax.max, _lowest)
+min: Operator = Operator("min", lax.min, _highest)
+bitwise_and: Operator = Operator("bitwise_and", lax.bitwise_and, _all_bits)
+bitwise_or: Operator = Operator("bitwise_or", lax.bitwise_or, _no_bits)
+bitwise_xor: Operator = Operator("bitwise_xor", lax.bitwise_xor, _no_bits)
+logaddexp: Operator = Operator("logaddexp", jnp.logaddexp, _log_of_zero)
+affine: Affine = Affine("affine", lax.mul, _number(1))

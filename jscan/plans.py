@@ -12,6 +12,7 @@ import numpy as np
 from jax import export, lax
 
 from jscan import heads, meshes, primitives
+from jscan.advice import advised
 from jscan.arguments import arrays, descriptors
 from jscan.derivatives.recurrence import sum_of
 from jscan.remembered import Remembered
@@ -77,6 +78,7 @@ class SegmentPlan:
       [18. 12. 18. 12. 18.]
     """
 
+    @advised
     def __init__(self, segment_ids: Any, num_segments: int | None = None) -> None:
         caller = "jscan.SegmentPlan"
         ids = arrays.as_integers(caller, "segment_ids", segment_ids, allow_bool=False)
@@ -111,6 +113,7 @@ class SegmentPlan:
         ids: jax.Array = self._arrays[0]
         return ids
 
+    @advised
     def gather(self, values: Any) -> jax.Array:
         """The value of its segment for each element, as ``values[ids]``.
 

@@ -9,12 +9,14 @@ import jax
 import numpy as np
 
 from jscan import capabilities, engines
+from jscan.advice import ENGINES, advise, advised
 
 WITHOUT_GPU = 90
 """The compute capability for which kernels are compiled where there is no GPU: that of the H200,
 for which they are cut there, too."""
 
 
+@advised
 def triton_source(fn: Callable[..., Any], /, *args: Any, ptx: bool = False, **kwargs: Any) -> str:
     """The programs in Triton's language that the kernels of a call compile to.
 
@@ -83,7 +85,7 @@ def triton_source(fn: Callable[..., Any], /, *args: Any, ptx: bool = False, **kw
     if ptx:
         reason = engines.why_no_triton()
         if reason is not None:
-            raise ImportError(f"jscan.triton_source: {reason}")
+            raise advise(ImportError(f"jscan.triton_source: {reason}"), ENGINES)
     leaves, tree = jax.tree.flatten((args, kwargs))
     arrays = {i: leaf for i, leaf in enumerate(leaves) if isinstance(leaf, _ARRAYS)}
 

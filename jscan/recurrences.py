@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jscan import dispatch, meshes, operators, primitives
+from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
@@ -20,6 +21,7 @@ from jscan.eager import NONE, compiled, elements, number
 __all__ = ["linear_recurrence"]
 
 
+@advised
 def linear_recurrence(
     a: Any,
     b: Any,

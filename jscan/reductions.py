@@ -8,12 +8,12 @@ from typing import Any
 import jax
 
 from jscan import by_ids, described, dispatch, operators
+from jscan.advice import advised
 from jscan.arguments.choices import as_axis_name, check_method, check_operator
 from jscan.arguments.identity import as_identity
-from jscan.arguments.scalars import as_count
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
-from jscan.division import Given, as_segments, known_count, of_reduction
+from jscan.division import as_segments, known_count, of_reduction, segment_count
 from jscan.eager import NONE, compiled, tree
 from jscan.segments import Segments
 from jscan.templates import Bound, as_bound, as_data
@@ -21,6 +21,7 @@ from jscan.templates import Bound, as_bound, as_data
 __all__ = ["reduce", "segment_max", "segment_min", "segment_prod", "segment_sum"]
 
 
+@advised
 def segment_sum(
     data: Any,
     segment_ids: Any,
@@ -121,6 +122,7 @@ def segment_sum(
     )
 
 
+@advised
 def segment_prod(
     data: Any,
     segment_ids: Any,
@@ -165,6 +167,7 @@ def segment_prod(
     )
 
 
+@advised
 def segment_max(
     data: Any,
     segment_ids: Any,
@@ -210,6 +213,7 @@ def segment_max(
     )
 
 
+@advised
 def segment_min(
     data: Any,
     segment_ids: Any,
@@ -255,6 +259,7 @@ def segment_min(
     )
 
 
+@advised
 def reduce(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -371,7 +376,7 @@ def _reduce(
             f"{caller}: num_segments is required with axis_name={axis_name!r}: flags and ids are "
             "a device's part, and segments go on across devices"
         )
-    count = _segment_count(caller, num_segments, given)
+    count = segment_count(caller, num_segments, given)
     call = dispatch.Call(caller, fn, leaves, treedef, axis, given, neutral, method, names)
     results = dispatch.reduce(call, num_segments=count)
     return jax.tree.unflatten(treedef, results)
@@ -380,21 +385,3 @@ def _reduce(
 _how = of_reduction, (NONE, int), int, NONE, str
 _reduce_by_operator = compiled(operators.KINDS, tree, NONE, *_how)(_reduce)
 _reduce_by_data = compiled(as_bound, tree, NONE, *_how)(_reduce)
-
-
-def _segment_count(caller: str, num_segments: Any, segments: Given | None) -> int | None:
-    """The number of segments to return, or None without segments."""
-    count = as_count(caller, "num_segments", num_segments)
-    if segments is None:
-        if count is not None:
-            raise ValueError(f"{caller}: num_segments={count} needs segments")
-        return None
-    if count is not None:
-        return count
-    described = segments if isinstance(segments, Segments) else Segments.from_flags(segments)
-    known = described.num_segments
-    if known is None:
-        raise ValueError(
-            f"{caller}: num_segments is required where segments are traced flags or ids"
-        )
-    return known

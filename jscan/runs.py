@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from jscan import extent, heads, meshes, orders, traced_bounds
+from jscan.advice import advised
 from jscan.arguments.arrays import Array, as_array
 from jscan.arguments.descriptors import LIMIT, as_vector
 from jscan.arguments.scalars import as_scalar, as_size
@@ -20,6 +21,7 @@ from jscan.primitives import locate, rank, spread
 __all__ = ["run_length_decode", "run_length_encode", "unique_sorted"]
 
 
+@advised
 def run_length_encode(x: Any, *, size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The runs of equal neighbours of ``x``: the first element of each one, and how long it is.
 
@@ -69,6 +71,7 @@ def _run_length_encode(x: Any, size: int) -> tuple[jax.Array, jax.Array, jax.Arr
     return values, lax.slice_in_dim(begins, 1, None) - places, count
 
 
+@advised
 def run_length_decode(values: Any, lengths: Any, *, size: int, fill_value: Any = 0) -> jax.Array:
     """Each element of ``values`` as often as ``lengths`` says; ``jnp.repeat`` of static size.
 
@@ -134,6 +137,7 @@ def _decoded(values: jax.Array, numbers: jax.Array, fill: jax.Array) -> jax.Arra
     return jnp.where(there, found, fill)
 
 
+@advised
 def unique_sorted(x: Any, *, size: int, fill_value: Any = 0) -> tuple[jax.Array, jax.Array]:
     """The different elements of an ``x`` in which equal elements are neighbours.
 

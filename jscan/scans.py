@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jscan import dispatch, operators
+from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method, check_operator
 from jscan.arguments.identity import as_identity
@@ -22,6 +23,7 @@ from jscan.templates import Bound, as_bound, as_data
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
 
+@advised
 def associative_scan(
     fn: Callable[[Any, Any], Any],
     elems: Any,
@@ -65,8 +67,9 @@ def associative_scan(
         ``segments`` are then flags or ids of its own part, or lengths or offsets of the whole
         axis. Totals of the parts are exchanged.
       method: ``"auto"``; the name of a GPU strategy, which raises where it cannot run: ``"block"``,
-        ``"lookback"``, ``"serial_lookback"``, ``"chained"``, ``"reduce_then_scan"`` (the same bits
-        in every run, in two passes) or ``"scan_then_propagate"``; or ``"xla"``, plain JAX.
+        ``"lookback"``, ``"serial_lookback"``, ``"chained"``, ``"repeatable"`` (in one pass, the
+        same bits on every run), ``"reduce_then_scan"`` (the same in two passes) or
+        ``"scan_then_propagate"``; or ``"xla"``, plain JAX.
 
     Returns:
       A pytree like ``elems``. float16 and bfloat16 are combined in float32 and rounded once at the
@@ -157,6 +160,7 @@ _scan_by_operator = compiled(operators.KINDS, tree, NONE, *_how)(_associative_sc
 _scan_by_data = compiled(as_bound, tree, NONE, *_how)(_associative_scan)
 
 
+@advised
 def cumsum(
     x: Any,
     axis: int = 0,
@@ -218,6 +222,7 @@ def cumsum(
     return _cumulative("jscan.cumsum", operators.add, x, *along)
 
 
+@advised
 def cumprod(
     x: Any,
     axis: int = 0,
@@ -247,6 +252,7 @@ def cumprod(
     return _cumulative("jscan.cumprod", operators.mul, x, *along)
 
 
+@advised
 def cummax(
     x: Any,
     axis: int = 0,
@@ -274,6 +280,7 @@ def cummax(
     return _cumulative("jscan.cummax", operators.max, x, *along)
 
 
+@advised
 def cummin(
     x: Any,
     axis: int = 0,
@@ -301,6 +308,7 @@ def cummin(
     return _cumulative("jscan.cummin", operators.min, x, *along)
 
 
+@advised
 def cumlogsumexp(
     x: Any,
     axis: int = 0,

@@ -11,6 +11,7 @@ import numpy as np
 from jax import export
 
 from jscan import counted, traced_bounds
+from jscan.advice import advised
 from jscan.arguments import descriptors
 from jscan.arguments.arrays import Array
 from jscan.arguments.descriptors import is_known
@@ -58,6 +59,7 @@ class Segments(Described):
     """
 
     @classmethod
+    @advised
     def from_flags(cls, flags: Any) -> Segments:
         """Segments that start where ``flags`` is not zero, and at the first element in any case.
 
@@ -72,6 +74,7 @@ class Segments(Described):
         return cls("flags", descriptors.narrow_flags(rows))
 
     @classmethod
+    @advised
     def from_packed(cls, words: Any, total: int) -> Segments:
         """Segments by head flags of one bit an element, as ``Segments.packed`` makes them.
 
@@ -95,6 +98,7 @@ class Segments(Described):
         return cls("bits", descriptors.as_words(caller, "words", words, total), total)
 
     @classmethod
+    @advised
     def from_ids(cls, ids: Any) -> Segments:
         """Segments of equal neighbours: one starts wherever an id differs from the one before it.
 
@@ -111,6 +115,7 @@ class Segments(Described):
         return cls("ids", descriptors.narrow_ids(rows))
 
     @classmethod
+    @advised
     def from_lengths(cls, lengths: Any, total: int | None = None) -> Segments:
         """Segments of the given lengths, one after another.
 
@@ -136,6 +141,7 @@ class Segments(Described):
         return cls("bounds", traced_bounds.of_lengths(array, total), total)
 
     @classmethod
+    @advised
     def from_offsets(cls, offsets: Any, total: int | None = None) -> Segments:
         """Segments between consecutive offsets, as in the row pointers of a CSR matrix.
 
@@ -186,6 +192,7 @@ class Segments(Described):
             return counted.numbers(*self._marks)
         return self._located("ids")
 
+    @advised
     def lengths(self, num_segments: int | None = None) -> jax.Array:
         """The lengths of the first ``num_segments`` segments, int32; 0 where there is none.
 
@@ -199,6 +206,7 @@ class Segments(Described):
         known = isinstance(offsets, np.ndarray)
         return placed(np.diff(offsets)) if known else jnp.diff(offsets, axis=-1)
 
+    @advised
     def offsets(self, num_segments: int | None = None) -> jax.Array:
         """The offsets of the first ``num_segments`` segments: ``num_segments + 1`` int32.
 
@@ -225,6 +233,7 @@ class Segments(Described):
             return counted.offsets(*self._marks, size)
         return traced_bounds.first(jnp.asarray(self._array), size, self._total)
 
+    @advised
     def packed(self, dtype: Any = np.uint32) -> jax.Array:
         """Head flags of one bit an element: words of ``dtype``, along the last axis.
 

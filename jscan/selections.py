@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from jscan import extent, groups, heads, operators, orders, plans, scans
+from jscan.advice import advised
 from jscan.arguments import scalars, trees
 from jscan.groups import Groups
 from jscan.plans import SegmentPlan
@@ -18,6 +19,7 @@ from jscan.primitives import rank
 __all__ = ["segment_argmax", "segment_argmin", "segment_sort", "segment_top_k"]
 
 
+@advised
 def segment_argmax(
     data: Any,
     segment_ids: Any,
@@ -58,6 +60,7 @@ def segment_argmax(
     return groups.apply("jscan.segment_argmax", _argmax, groups.is_real, *how)
 
 
+@advised
 def segment_argmin(
     data: Any,
     segment_ids: Any,
@@ -113,6 +116,7 @@ def _comparable(x: jax.Array) -> jax.Array:
     return x.astype(np.int8) if is_narrow else x
 
 
+@advised
 def segment_sort(
     data: Any,
     segment_ids: Any,
@@ -250,6 +254,7 @@ def _neighbours(keys: jax.Array, by: Groups) -> tuple[jax.Array, jax.Array, jax.
     return runs, x, order[0] if order else None
 
 
+@advised
 def segment_top_k(
     data: Any,
     segment_ids: Any,

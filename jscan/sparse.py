@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jscan import meshes, reductions
+from jscan.advice import advised
 from jscan.arguments.arrays import as_array, as_integers
 from jscan.arguments.descriptors import as_vector, bounds_of_offsets, is_known
 from jscan.arguments.scalars import as_count, as_switch
@@ -32,6 +33,7 @@ SCATTERS = {
 """What adds up the products of a transposed matrix, by the names of pairs."""
 
 
+@advised
 def csr_matvec(
     values: Any,
     indices: Any,
@@ -104,6 +106,7 @@ def csr_matvec(
     return _product(*matrix, x, "jscan.csr_matvec", operators, transpose, length)
 
 
+@advised
 def csr_matmat(
     values: Any,
     indices: Any,

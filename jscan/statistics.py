@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from jscan import groups, operators
+from jscan.advice import advised
 from jscan.groups import Groups
 
 __all__ = ["segment_logsumexp", "segment_mean", "segment_norm", "segment_softmax"]
 
 
+@advised
 def segment_mean(
     data: Any,
     segment_ids: Any,
@@ -71,6 +73,7 @@ def _mean(data: jax.Array, by: Groups) -> jax.Array:
     return (total / count.astype(total.dtype)).astype(groups.in_floats(data.dtype))
 
 
+@advised
 def segment_norm(
     data: Any,
     segment_ids: Any,
@@ -119,6 +122,7 @@ def _norm(data: jax.Array, by: Groups) -> jax.Array:
     return norm.astype(jnp.real(jnp.zeros((), groups.in_floats(data.dtype))).dtype)
 
 
+@advised
 def segment_logsumexp(
     data: Any,
     segment_ids: Any,
@@ -187,6 +191,7 @@ def _logsumexp_jvp(
     return y, by.total(operators.add, share * tangents[0])
 
 
+@advised
 def segment_softmax(
     data: Any,
     segment_ids: Any,

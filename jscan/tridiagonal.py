@@ -32,6 +32,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jscan import extent, meshes
+from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
@@ -47,6 +48,7 @@ Map = tuple[jax.Array, jax.Array, jax.Array]
 """(P, Q, S) for v -> (P v + Q) / (v + S)."""
 
 
+@advised
 def tridiagonal_solve(
     dl: Any, d: Any, du: Any, b: Any, *, axis: int = 0, periodic: bool = False
 ) -> jax.Array:

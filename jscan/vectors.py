@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 
 from jscan import dispatch, extent, meshes, orders
+from jscan.advice import advised
 from jscan.arguments.arrays import as_marks
 from jscan.arguments.scalars import as_axis, as_count, as_scalar, as_switch
 from jscan.arguments.trees import as_leaves, as_leaves_along, check_along
@@ -23,6 +24,7 @@ from jscan.segments import Segments
 __all__ = ["distribute", "pack", "split", "split_and_segment"]
 
 
+@advised
 def enumerate(
     mask: Any, axis: int = 0, *, reverse: bool = False, segments: Any = None
 ) -> jax.Array:
@@ -73,6 +75,7 @@ def _enumerate(mask: Any, axis: int, reverse: bool, segments: Any) -> jax.Array:
     return orders.count_before(as_bool(array), flags, axis=axis, reverse=reverse)
 
 
+@advised
 def distribute(x: Any, axis: int = 0, *, segments: Any = None, reverse: bool = False) -> Any:
     """The first element of each segment, copied to all of its elements.
 
@@ -122,6 +125,7 @@ def _distribute(x: Any, axis: int, segments: Any, reverse: bool) -> Any:
     return jax.tree.unflatten(treedef, results)
 
 
+@advised
 def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
     """The elements of ``x`` where ``mask`` is true, next to each other; ``x[mask]`` of static size.
 
@@ -192,6 +196,7 @@ def _pack(x: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
     return jax.tree.unflatten(treedef, results)
 
 
+@advised
 def split(x: Any, mask: Any, axis: int = 0) -> Any:
     """The elements where ``mask`` is false, then those where it is true, each in their order.
 
@@ -236,6 +241,7 @@ def _split(x: Any, mask: Any, axis: int) -> Any:
     return jax.tree.unflatten(treedef, [orders.take(leaf, order, axis) for leaf in leaves])
 
 
+@advised
 def split_and_segment(x: Any, mask: Any, segments: Any, axis: int = 0) -> tuple[Any, Segments]:
     """Each segment split on its own, and the segments of the result: two from each one.
 

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 
 import jax
 
+from jscan.advice import SEE, VERSIONS, advise
+
 
 def dotted(version: tuple[int, ...]) -> str:
     """A version as it is written."""
@@ -65,17 +67,18 @@ def triton_of(jax_triton: tuple[int, ...]) -> Range:
 def check() -> None:
     """Raise on a jax that is too old."""
     if jax.__version_info__ < OLDEST:
-        raise ImportError(
+        error = ImportError(
             f"jscan needs jax {dotted(OLDEST)} or newer, and this is jax "
             f"{jax.__version__}: python -m pip install '{RANGE}'"
         )
+        raise advise(error, VERSIONS)
 
 
 _DEPRECATED = "The Pallas Triton backend is deprecated"
 _EXPLAINED = (
     "jscan's kernels are Pallas on Triton, which jax says that it will remove one day (jax "
     f"{jax.__version__} warns of it at every kernel; jscan says it once). Nothing needs to be done "
-    f"with {RANGE}. method='xla' runs without kernels on any jax."
+    f"with {RANGE}. method='xla' runs without kernels on any jax. ({SEE}{VERSIONS})"
 )
 _told = threading.Event()
 _one_at_a_time = threading.RLock()
@@ -101,11 +104,12 @@ def lowering_kernels(*, by_pallas: bool) -> Iterator[None]:
         except (AttributeError, ImportError, TypeError) as error:
             if jax.__version_info__[:2] <= NEWEST:
                 raise
-            raise RuntimeError(
+            unknown = RuntimeError(
                 f"jscan's kernels know the internals of jax up to {NEWEST[0]}.{NEWEST[1]}, and "
                 f"cannot be compiled by jax {jax.__version__}: python -m pip install '{RANGE}', or "
                 "pass method='xla'"
-            ) from error
+            )
+            raise advise(unknown, VERSIONS) from error
 
 
 check()

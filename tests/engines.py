@@ -115,6 +115,14 @@ _FIRST = (
         )
         for name in ("serial_lookback", "chained", "scan_then_propagate")
     ),
+    Engine(
+        "repeatable-interpreted-in-small-tiles",
+        "repeatable",
+        (63, 65, 300),
+        interpreted=True,
+        sized=True,
+        tile=tuning.Tuning(length=16, lanes=1, warps=1, window=2),
+    ),
     Engine("block-gpu", "block", SMALL + MIDDLE, breadth=("sweep", "grid"), gpu=True),
     Engine(
         "lookback-gpu",
@@ -140,7 +148,7 @@ _FIRST = (
             LARGE,
             gpu=True,
         )
-        for name in ("serial_lookback", "chained", "scan_then_propagate")
+        for name in ("serial_lookback", "chained", "repeatable", "scan_then_propagate")
     ),
     Engine("auto-gpu", "auto", SMALL + MIDDLE + TILES, LARGE, gpu=True, automatic=True),
 )

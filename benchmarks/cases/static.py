@@ -37,8 +37,13 @@ class Call:
 @functools.cache
 def calls() -> dict[str, Call]:
     """The calls by their names."""
+<<<<<<< HEAD
     along = (*_segmented(), *_rows_and_lanes(), *_across_devices())
     every = [*_scans(), *along, *_derivatives(), *_reductions(), *_products(), *_ranks()]
+=======
+    along = (*_repeatable(), *_segmented(), *_rows_and_lanes(), *_across_devices())
+    every = [*_scans(), *along, *_derivatives(), *_reductions(), *_ranks()]
+>>>>>>> main
     found = {call.name: call for call in every}
     assert len(found) == len(every)
     return found
@@ -87,7 +92,7 @@ def _scans() -> Iterator[Call]:
     long: Operand = ((LONG,), "float32")
     yield _cumulative("cumsum", ((1000,), "float32"), method="block")
     for method in (
-        *("lookback", "serial_lookback", "chained"),
+        *("lookback", "serial_lookback", "chained", "repeatable"),
         *("reduce_then_scan", "scan_then_propagate"),
     ):
         yield _cumulative("cumsum", long, method=method)
@@ -104,6 +109,18 @@ def _scans() -> Iterator[Call]:
     yield _scan("affine, one result", operators.affine, long, 2, only=1)
     yield _scan("Welford", join_moments, long, 3)
     yield _scan("tanh(p) + q", lambda p, q: (jnp.tanh(p[0]) + q[0],), long, 1)
+
+
+def _repeatable() -> Iterator[Call]:
+    """The strategy whose groups are fixed, beside which the others' calls stand."""
+    long: Operand = ((LONG,), "float32")
+    fixed: Any = {"method": "repeatable"}
+    yield _cumulative("cumsum", long, **BACKWARDS, **fixed)
+    yield _cumulative("cumlogsumexp", long, **fixed)
+    yield _scan("affine, one result, repeatable", operators.affine, long, 2, only=1, **fixed)
+    yield _scan("Welford, repeatable", join_moments, long, 3, **fixed)
+    yield _cumulative("cumsum", long, ((LONG,), "bool"), **fixed)
+    yield _cumulative("cumsum", ((1024, 65536), "float32"), axis=0, **fixed)
 
 
 def _segmented() -> Iterator[Call]:

@@ -10,6 +10,7 @@ in nothing else that matters here:
 
     xla                  2 log2 n
     lookback, chained    a tile's own, then one for every tile before it, at most
+    repeatable           a tile's own, of 32 tiles, of 8 groups, then one for every supergroup
     reduce_then_scan     a part's strips one after another, twice, and a scan of 2112 totals between
     scan_then_propagate  a tile's own for every level, of which there are log n / log tile
 
@@ -97,7 +98,20 @@ def depth(
     tiles = -(-n // tuned.length)
     if tiles == 1:
         return tile.scan(tuned.length)
-    return max(tile.scan(tuned.length) + 1, tile.total(tuned.length) + tiles - 1)
+    before = tiles - 1
+    if method == "repeatable":
+        before = _in_groups(tiles, min(tuned.window, 32), min(tuned.window, 8))
+    return max(tile.scan(tuned.length) + 1, tile.total(tuned.length) + before)
+
+
+def _in_groups(tiles: int, group: int, supergroup: int) -> int:
+    """From a tile's total to the last tile: of its group, the groups, the chain, and the tile.
+
+    A fold of so many words is a scan of them at most, and one addition joins it to what is nearer.
+    """
+    words = [min(group, tiles), min(supergroup, -(-tiles // group))]
+    folds = sum((count - 1).bit_length() + 1 for count in words)
+    return folds + -(-tiles // (group * supergroup)) + 1
 
 
 def _in_parts(n: int, length: int, strip: int, tile: TileDepth) -> int:

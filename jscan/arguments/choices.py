@@ -8,7 +8,7 @@ import jax
 
 METHODS = (
     *("auto", "xla", "block", "lookback", "serial_lookback", "chained"),
-    *("reduce_then_scan", "scan_then_propagate"),
+    *("repeatable", "reduce_then_scan", "scan_then_propagate"),
 )
 
 

@@ -211,10 +211,14 @@ class Lookback:
 
     def _scanned(self, look: Look) -> list[jax.Array]:
         """The total since the last PREFIX, in order: the scan starts anew there, as at a head."""
+        return self._scanned_to(look, np.int32(self.window - 1))
+
+    def _scanned_to(self, look: Look, last: np.int32 | jax.Array) -> list[jax.Array]:
+        """The same up to and with the ``last`` place."""
         heads = (look.tags == PREFIX).astype(FLAG)
         operator = flag_value(self.operator)
         _, *scanned = language.tile_scan(operator, [heads, *look.values], 0, reverse=False)
-        edge = self._place() == np.int32(self.window - 1)
+        edge = self._place() == last
         return [take(v, edge, 0) for v in scanned]
 
 

@@ -121,7 +121,7 @@ def reduce(
     return launch.joined([x.reshape(result_shape) for x in outputs], results)
 
 
-_LEVELS = ("scan_then_propagate", "reduce_then_scan")
+_LEVELS = ("scan_then_propagate", "reduce_then_scan", "repeatable")
 """Strategies that reduce level by level."""
 
 

@@ -178,6 +178,9 @@ def tangent(
     shape = tangent_shape([*known, *linear], component, axis, flags is not None, tile)
     widths = {np.dtype(d).itemsize for d in dtypes}
     tuned = tuning.chosen(shape, method, tuning.SCAN)
+    method = scanning.single_pass(method, shape)
+    if method == "repeatable":
+        tuned = tuning.in_groups(shape, tuned)
     cut = launch.Cut(
         *(operands, full, axis, tuning.beside(shape, tuned, len(operands) + len(dtypes))),
         reverse=reverse != transposed,

@@ -97,12 +97,14 @@ class TileState:
         tag: jax.Array,
         values: Sequence[jax.Array],
         mask: jax.Array | None = None,
+        *,
+        number: jax.Array | None = None,
     ) -> None:
-        """Writes a tile's words, in the lanes of ``mask``."""
+        """Writes a tile's words, or those of this ``number``, in the lanes of ``mask``."""
         mask = _and(mask, self._existing(tile))
         pieces = [p for v in values for p in to_pieces(v)]
-        for number, piece in enumerate(pieces):
-            terms = self._terms(tile, number, tile.index)
+        for place, piece in enumerate(pieces):
+            terms = self._terms(tile, place, tile.index if number is None else number)
             language.publish(words, terms, tag, piece, mask)
 
     def peek(self, words: Ref, tile: Tile, window: jax.Array) -> tuple[jax.Array, list[jax.Array]]:

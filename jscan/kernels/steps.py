@@ -20,6 +20,7 @@ class Step(enum.Enum):
     PUBLISH_AGGREGATE = "publish the aggregate"
     SCAN = "scan"
     LOOK_BACK = "look back"
+    PUBLISH_GROUP = "publish the group's total"
     PUBLISH_PREFIX = "publish the prefix"
     STORE = "store"
 

@@ -28,6 +28,7 @@ from jax.interpreters import partial_eval as pe
 from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan import engines, meshes, primitives
+from jscan.advice import ARGUMENTS, advise
 from jscan.derivatives.tangents import Tangent
 from jscan.rules import partition
 
@@ -231,10 +232,11 @@ def _parts(
 
 
 def _refuse_platform(method: str) -> None:
-    raise ValueError(
+    error = ValueError(
         f"jscan: method={method!r} needs a CUDA GPU, and this call is being compiled for "
         "another platform; use method='auto' or method='xla' there"
     )
+    raise advise(error, ARGUMENTS["method"])
 
 
 def _chosen(
@@ -260,7 +262,7 @@ def _chosen(
         except NoKernel as reason:
             if method != "auto":
                 message = f"jscan: method={method!r} cannot run this {name}: {reason}"
-                raise ValueError(message) from None
+                raise advise(ValueError(message), ARGUMENTS["method"]) from None
     return plain(*operands, **params)
 
 

@@ -128,7 +128,9 @@ def test_a_traced_fill_value_is_known_by_its_dtype():
 
 
 def test_a_fill_value_has_to_fit_every_leaf():
-    with pytest.raises(ValueError, match=r"^jscan\.pack: fill_value=nan does not fit .* int32$"):
+    with pytest.raises(
+        ValueError, match=r"(?m)^jscan\.pack: fill_value=nan does not fit .* int32$"
+    ):
         jscan.pack((X, np.arange(6, dtype=np.int32)), MARKED, fill_value=np.nan)
 
 

@@ -40,7 +40,7 @@ FLOORS = (
     "written",
     "arguments bits jaxprs meshes operators",
     "eager extent engines remembered",
-    "capabilities versions",
+    "advice capabilities versions",
 )
 """Modules and packages from the roof to the ground. One imports from its own floor and below."""
 

@@ -79,7 +79,17 @@ def test_the_report_is_of_these_calls():
     assert {"jax", "triton", "target"} <= environment.keys()
     assert len({looks.key for looks in committed}) == len(committed)
     assert {looks.kernel.removeprefix("jscan_") for looks in committed} == {
-        *("block", "lookback", "chained", "tiles", "propagate", "totals", "parts", "part_totals"),
+        *(
+            "block",
+            "lookback",
+            "repeatable",
+            "chained",
+            "tiles",
+            "propagate",
+            "totals",
+            "parts",
+            "part_totals",
+        ),
         *("reduce", "partials", "locate", "fill", "fill_absent", "mark"),
     }
 

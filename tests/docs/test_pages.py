@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 
@@ -10,17 +9,11 @@ import pytest
 
 import jscan
 from jscan import operators
+from tests.docs.headings import PAGES, anchors
+from tests.docs.programs import FENCED, PRINTED, program
 from tests.docs.test_examples import ROOT, run
 
-FENCED = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
-PRINTED = re.compile(r"^print\(.*\)  # (.*)$", re.M)
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-HEADING = re.compile(r"^#+ (.*)$", re.M)
-PAGES = {
-    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-    if "_build" not in path.parts
-}
+LINK = re.compile(r"(?:(?<!!)\[[^\]]*\]\(|(?:href|src)=\")([^)\s\"]+)[)\"]")
 FRONT = ("README.md", "docs/index.md")
 RUNNER = """
 import contextlib, io, json, sys, traceback
@@ -37,25 +30,6 @@ for name, source in json.load(open(sys.argv[1])).items():
 print(json.dumps(said))
 """
 """Runs pages in one process, each in a namespace of its own."""
-
-
-def program(text: str) -> str:
-    """The Python of a page, on the page's own lines, for tracebacks."""
-    # Storing an export needs flatbuffers; without it the rest of the page still has to run.
-    stores = importlib.util.find_spec("flatbuffers") is not None
-    lines = [""] * text.count("\n")
-    for block in FENCED.finditer(text):
-        if stores or ".serialize()" not in block[1]:
-            first = text.count("\n", 0, block.start(1))
-            code = block[1].splitlines()
-            lines[first : first + len(code)] = code
-    return "\n".join(lines)
-
-
-def anchors(text: str) -> set[str]:
-    """The anchors of a page's headings, as GitHub and the site make them."""
-    plain = (re.sub(r"[^\w\- ]", "", heading).lower() for heading in HEADING.findall(text))
-    return {heading.replace(" ", "-") for heading in plain}
 
 
 def test_pages_print_what_their_comments_say(tmp_path):

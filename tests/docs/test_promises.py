@@ -16,7 +16,7 @@ from tests.docs.test_examples import ROOT
 from tests.kernels.test_lowering import TRITON, array, cuda_program
 
 PAGE = (ROOT / "docs" / "repeatable.md").read_text(encoding="utf-8")
-FIXED = ("block", "chained", "reduce_then_scan", "scan_then_propagate")
+FIXED = ("block", "chained", "repeatable", "reduce_then_scan", "scan_then_propagate")
 LONG = 2**24
 
 
@@ -56,6 +56,16 @@ def test_memory_of_methods_that_wait(method, tile, tickets):
     """A tile has a word of 8 bytes, as two of 4; and there is one for the tickets."""
     [words] = [int(n) for n in re.findall(r"^(\d+)x2xi32$", "\n".join(allocated(method)), re.M)]
     assert words == LONG // tile + tickets
+
+
+def test_memory_of_groups():
+    """Beside a word for each tile one for each group and supergroup."""
+    [words] = [
+        int(n) for n in re.findall(r"^(\d+)x2xi32$", "\n".join(allocated("repeatable")), re.M)
+    ]
+    tiles = LONG // 4096
+    assert words == tiles + tiles // 32 + tiles // 256
+    assert words < 1.036 * tiles
 
 
 def test_memory_of_two_passes():

@@ -1,7 +1,8 @@
 """What every public function says of every wrong value of every argument.
 
 An error is a TypeError or a ValueError that begins with the function and names the argument, and
-that a statement of this package raises: no mishap inside jax, NumPy or jscan.
+that a statement of this package raises: no mishap inside jax, NumPy or jscan. A note says which
+page of the documentation explains the argument, and the page has that heading.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import pytest
 
 import jscan
 from jscan import networks
+from jscan.advice import SEE
+from tests.docs.headings import leads_somewhere
 from tests.errors.function import Function
 from tests.errors.public_functions import FUNCTIONS
 from tests.errors.wrong_values import Errors
@@ -54,6 +57,9 @@ def complaint(
         return f"does not begin with the function: {message}"
     if not re.search(rf"\b{argument}\b", message):
         return f"does not name the argument: {message}"
+    places = [note.removeprefix(SEE) for note in raised.__notes__ if note.startswith(SEE)]
+    if not (len(places) == 1 and leads_somewhere(places[0])):
+        return f"does not lead into the documentation: {places}"
     *_, (frame, number) = traceback.walk_tb(raised.__traceback__)
     file = frame.f_code.co_filename
     line = linecache.getline(file, number)

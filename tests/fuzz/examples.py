@@ -58,6 +58,7 @@ METHODS = (
     "block",
     "lookback",
     "chained",
+    "repeatable",
     "reduce_then_scan",
     "scan_then_propagate",
     "serial_lookback",

@@ -24,7 +24,14 @@ from tests.engines import Engine
 
 LENGTH = 300
 TILE = tuning.Tuning(length=16, lanes=1, warps=1, window=4, strip=4)
-NAMES = ("lookback", "serial_lookback", "chained", "reduce_then_scan", "scan_then_propagate")
+NAMES = (
+    "lookback",
+    "serial_lookback",
+    "chained",
+    "repeatable",
+    "reduce_then_scan",
+    "scan_then_propagate",
+)
 ENGINES = [
     Engine("xla", "xla", (LENGTH,)),
     *(

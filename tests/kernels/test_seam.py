@@ -158,7 +158,14 @@ def listener(monkeypatch):
 
 N = 1 << 20
 F32, I32, U8 = jnp.float32, jnp.int32, jnp.uint8
-STRATEGIES = ("lookback", "serial_lookback", "chained", "reduce_then_scan", "scan_then_propagate")
+STRATEGIES = (
+    "lookback",
+    "serial_lookback",
+    "chained",
+    "repeatable",
+    "reduce_then_scan",
+    "scan_then_propagate",
+)
 
 
 def total(fn):

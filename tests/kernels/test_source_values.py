@@ -223,7 +223,14 @@ def interpreter(monkeypatch):
         yield made
 
 
-METHODS = ("lookback", "serial_lookback", "chained", "reduce_then_scan", "scan_then_propagate")
+METHODS = (
+    "lookback",
+    "serial_lookback",
+    "chained",
+    "repeatable",
+    "reduce_then_scan",
+    "scan_then_propagate",
+)
 N = 67
 
 

@@ -27,7 +27,14 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 SHORT = tuning.Tuning(length=8, lanes=1, warps=1, window=4, strip=4)
 WIDE = tuning.Tuning(length=8, lanes=4, warps=1, window=4, strip=4)
-STRATEGIES = ("lookback", "serial_lookback", "chained", "reduce_then_scan", "scan_then_propagate")
+STRATEGIES = (
+    "lookback",
+    "serial_lookback",
+    "chained",
+    "repeatable",
+    "reduce_then_scan",
+    "scan_then_propagate",
+)
 ENGINES = [
     Engine("plain", "xla", ()),
     Engine("plain-in-chunks", "xla", ()),

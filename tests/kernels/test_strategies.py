@@ -35,7 +35,14 @@ from tests.kernels.test_lowering import cuda_program
 
 SHORT = tuning.Tuning(length=16, lanes=1, warps=1, window=4, strip=8)
 MIDDLE = tuning.Tuning(length=1024, lanes=1, warps=2, window=64, strip=256)
-NAMES = ("lookback", "serial_lookback", "chained", "reduce_then_scan", "scan_then_propagate")
+NAMES = (
+    "lookback",
+    "serial_lookback",
+    "chained",
+    "repeatable",
+    "reduce_then_scan",
+    "scan_then_propagate",
+)
 
 ENGINES = [
     Engine("block-interpreted", "block", (65,), interpreted=True),
@@ -203,6 +210,7 @@ def test_rows_and_lanes(strategy, axis, segmented):
     [
         ("serial_lookback", ["jscan_lookback"]),
         ("chained", ["jscan_chained"]),
+        ("repeatable", ["jscan_repeatable"]),
         ("scan_then_propagate", ["jscan_tiles", "jscan_totals", "jscan_propagate"]),
         ("reduce_then_scan", ["jscan_part_totals", "jscan_totals", "jscan_parts"]),
     ],

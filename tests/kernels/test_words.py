@@ -19,7 +19,14 @@ from tests.engines import Engine
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 SHORT = tuning.Tuning(length=16, lanes=1, warps=1, window=4, strip=16)
-STRATEGIES = ("lookback", "serial_lookback", "chained", "reduce_then_scan", "scan_then_propagate")
+STRATEGIES = (
+    "lookback",
+    "serial_lookback",
+    "chained",
+    "repeatable",
+    "reduce_then_scan",
+    "scan_then_propagate",
+)
 every_engine = pytest.mark.parametrize(
     "strategy",
     [

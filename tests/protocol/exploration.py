@@ -111,7 +111,7 @@ class Snapshot(NamedTuple):
 
     tickets: int  # taken
     programs: tuple[Running, ...]
-    words: tuple[Words, ...]  # by tile
+    words: tuple[Words, ...]  # by tile, then of what else has words
 
     def since(self, before: Snapshot) -> tuple[Running, Running]:
         """The program that has made the step between two states: as it was, and as it is."""
@@ -146,8 +146,8 @@ class Explorer:
 
     def start(self) -> State:
         """Before the first program starts."""
-        tiles = range(self.row.tiles)
-        words = tuple(self._words.of(self.protocol.initial(self.row, t)) for t in tiles)
+        entries = range(self.protocol.entries(self.row))
+        words = tuple(self._words.of(self.protocol.initial(self.row, e)) for e in entries)
         return 0, (self._programs.of(Running(None)),) * self.row.tiles, words
 
     def ended(self, state: State) -> bool:
@@ -268,12 +268,12 @@ class Explorer:
 
     def _fault(self, publish: Publish) -> str | None:
         tag, value = publish.word
-        if value in ("", self.row.right(publish.tile, tag)):
+        if value in ("", self.protocol.right(self.row, publish.tile, tag)):
             return None
         return f"wrong: tile {publish.tile} publishes {value!r} with the tag {tag}"
 
     def _end(self, program: Program) -> str | None:
-        right = program.tile < 0 or self.row.before(program.tile)
+        right = program.tile < 0 or self.protocol.before(self.row, program.tile)
         if program.step is not Step.STORE or program.total == right:
             return None
         return f"wrong: before tile {program.tile} is {right!r}, not {program.total!r}"

@@ -43,6 +43,9 @@ class Program(NamedTuple):
     piece: int = 0  # to be published next
     end: int = 0  # it looks at the tiles before this one
     total: str = ""  # of the tiles from `end` to its own
+    through: str = ""  # the same and its own, in `groups`
+    done: bool = False  # whether that goes back to a restart or the start, in `groups`
+    kept: tuple[tuple[Word, ...], ...] = ()  # what its first looks have seen, in `groups`
 
 
 class Take(NamedTuple):
@@ -100,6 +103,23 @@ class Protocol:
     pieces: int = 1
     aggregates: bool = True  # whether a tile publishes what is no prefix yet
     tickets: bool = False  # whether tiles are numbered in the order in which programs start
+
+    def steps(self) -> Sequence[Step]:
+        """The steps of a kernel's program, one after another, but for when it scans."""
+        without = {Step.SCAN, Step.PUBLISH_GROUP} | (set() if self.tickets else {Step.TAKE_TICKET})
+        return [step for step in Step if step not in without]
+
+    def entries(self, row: Row) -> int:
+        """How many have words: the tiles come first."""
+        return row.tiles
+
+    def right(self, row: Row, entry: int, tag: int) -> str:
+        """What a word of this tag must hold."""
+        return row.right(entry, tag)
+
+    def before(self, row: Row, tile: int) -> str:
+        """What a tile must find."""
+        return row.before(tile)
 
     def initial(self, row: Row, tile: int) -> Words:
         """A tile's words before the launch."""

@@ -72,7 +72,8 @@ class Twin:
         """Where the words are: [row][piece][tile][lane]."""
         lanes = self._model.lanes
         row, lane = divmod(self._number, lanes)
-        place = (row * self.protocol.pieces + piece) * self._row.tiles + tile
+        entries = self.protocol.entries(self._row)
+        place = (row * self.protocol.pieces + piece) * entries + tile
         return place * lanes + lane
 
     def take_ticket(self, step: Step | None, number: int) -> None:
@@ -110,12 +111,11 @@ class Twin:
     def end(self, steps: Sequence[Step]) -> None:
         """The program has ended, and came by these steps."""
         assert self.program.step is Step.STORE, (self.program, "has ended")
-        assert self.program.total == self._row.before(self.program.tile)
+        assert self.program.total == self.protocol.before(self._row, self.program.tile)
         # A scanned tile has nothing left to scan, and others do so in the middle of a look.
         passed = [step for step in steps if step is not Step.SCAN]
         passed = [s for s, before in zip(passed, [None, *passed], strict=False) if s is not before]
-        without = {Step.SCAN} | (set() if self.protocol.tickets else {Step.TAKE_TICKET})
-        assert passed == [step for step in Step if step not in without]
+        assert passed == [*self.protocol.steps()]
 
 
 IN_KERNELS: dict[Any, Callable[..., Any]] = {scan_p: scan_in_kernels, reduce_p: reduce_in_kernels}

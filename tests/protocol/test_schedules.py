@@ -25,6 +25,7 @@ from jscan.kernels.steps import Step
 from tests import reference
 from tests.cases import FORMS, form_name, head_flags
 from tests.functions import affine, last_flagged
+from tests.protocol.groups import Grouped
 from tests.protocol.model import Protocol, Row, chained, lookback
 from tests.protocol.schedules import Kernel, Model, Schedule
 
@@ -124,6 +125,9 @@ class Case:
         pieces += self.operator == "last write"
         if self.method == "chained":
             return chained(pieces)
+        if self.method == "repeatable":
+            forms = {"early": True, "segmented": self.segmented}
+            return Grouped(self.window, pieces, groups=self.window, **forms)
         return lookback(1 if self.method == "serial_lookback" else self.window, pieces)
 
 
@@ -160,6 +164,10 @@ CASES = [
     Case("lookback", shape=(18, 6), lanes=4, segmented=True),
     Case("serial_lookback", "affine"),
     Case("serial_lookback", dtype="int64", segmented=True),
+    Case("repeatable", "affine", shape=(48,), segmented=True),
+    Case("repeatable", "affine", shape=(2, 40), axis=1, window=4, reverse=True),
+    Case("repeatable", dtype="int64", shape=(40,), exclusive=True, segmented=True),
+    Case("repeatable", "affine", shape=(18, 6), lanes=4),
     Case("chained"),
     Case("chained", "affine", segmented=True, reverse=True),
     Case("chained", shape=(2, 16), axis=1),
@@ -181,7 +189,7 @@ def test_more_schedules(case):
 @pytest.mark.thorough
 @pytest.mark.parametrize("operator", ["sum", "affine", "last write"])
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-@pytest.mark.parametrize("method", ["lookback", "serial_lookback", "chained"])
+@pytest.mark.parametrize("method", ["lookback", "serial_lookback", "chained", "repeatable"])
 @pytest.mark.parametrize("form", FORMS, ids=form_name)
 def test_every_form(method, operator, dtype, form):
     reverse, exclusive, segmented = form

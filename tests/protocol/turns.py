@@ -56,7 +56,7 @@ def wander(launch: Launch, seed: int) -> Iterator[Turn]:
     rng = random.Random(seed)
     protocol, row = launch.protocol, launch.row
     memory: Memory[str] = Memory(rng)
-    for tile in range(row.tiles):
+    for tile in range(protocol.entries(row)):
         for piece, versions in enumerate(protocol.initial(row, tile)):
             memory.set((tile, piece), versions[-1])
     waiting = [*range(row.tiles)]
@@ -79,7 +79,7 @@ def wander(launch: Launch, seed: int) -> Iterator[Turn]:
             after, tickets = protocol.numbered(row, tickets), tickets + 1
             yield Turn(number, Deed.TAKE, program, after)
         elif isinstance(request, Publish):
-            assert request.word[1] == row.right(request.tile, request.word[0]), request
+            assert request.word[1] == protocol.right(row, request.tile, request.word[0]), request
             memory.publish(number, (request.tile, request.piece), request.word)
             after = protocol.published(row, program)
             yield Turn(number, Deed.PUBLISH, program, after, publish=request)
@@ -95,7 +95,7 @@ def wander(launch: Launch, seed: int) -> Iterator[Turn]:
             yield Turn(number, Deed.LOOK, program, after, look=request, seen=(tuple(read),))
         running[number] = after
         if after.step is Step.STORE:
-            assert after.total == row.before(after.tile), after
+            assert after.total == protocol.before(row, after.tile), after
             del running[number]
 
 

@@ -21,6 +21,7 @@ from jax.extend import core
 from jax.interpreters import mlir
 
 from jscan import capabilities, engines
+from jscan.advice import WITHOUT_GPU, advise
 from jscan.kernels.engines import grid, source
 from jscan.kernels.engines.source import compiling
 from jscan.kernels.engines.source import why_inexpressible as why_inexpressible
@@ -84,10 +85,11 @@ def _launch_now(*arrays: jax.Array, **params: Any) -> list[jax.Array]:
 def _launch_lowering(ctx: mlir.LoweringRuleContext, *arrays: Any, **params: Any) -> Sequence[Any]:
     capability = capabilities.of_program(_devices(ctx.module_context.axis_context))
     if capability is None:
-        raise RuntimeError(
+        error = RuntimeError(
             "jscan: there is no GPU to compile a kernel for; name one by an abstract mesh with a "
             "jax.sharding.AbstractDevice in jax.sharding.use_abstract_mesh"
         )
+        raise advise(error, WITHOUT_GPU)
     launch = functools.partial(_launch, capability=capability, **params)
     return mlir.lower_fun(launch, multiple_results=True)(ctx, *arrays)
 

@@ -23,6 +23,7 @@ from jscan.kernels.tuning.choose import walks as walks
 from jscan.kernels.tuning.cut import Shape as Shape
 from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
+from jscan.kernels.tuning.grouped import in_groups as in_groups
 from jscan.kernels.tuning.holding import as_read as as_read
 from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows

@@ -262,8 +262,7 @@ LEVEL = 16
 """The fewest positions that a level reduces to one, or to two where there are segments."""
 
 ENTRIES = 8192
-"""So many entries of resident programs are one strip of one program; more, or entries of several
-lanes, are walked by one."""
+"""So many entries of resident programs are one strip of one program; others are walked by one."""
 
 
 def strips(shape: Shape) -> Tuning:
@@ -372,6 +371,7 @@ SCAN: Ways = {
     "lookback": lookback,
     "serial_lookback": serial,
     "chained": chain,
+    "repeatable": lookback,
     "reduce_then_scan": parts,
     "scan_then_propagate": lookback,
 }
@@ -381,6 +381,7 @@ REDUCTION: Ways = {
     "lookback": strips,
     "serial_lookback": alone,
     "chained": alone,
+    "repeatable": walks,
     "reduce_then_scan": walks,
     "scan_then_propagate": tree,
 }
@@ -390,10 +391,7 @@ TALKING = ("lookback", "serial_lookback", "chained")
 
 
 def chosen(shape: Shape, method: str, ways: Ways) -> Tuning:
-    """The cut for the method, of a `SCAN` or a `REDUCTION`.
-
-    "auto" takes rows that fit a tile whole, if that suits them.
-    """
+    """The cut for the method, of a `SCAN` or a `REDUCTION`: of whole rows, if that suits them."""
     rows = None if method in TALKING else block(shape)
     if rows is not None and (method == "block" or suits_block(shape, rows)):
         return rows
