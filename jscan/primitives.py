@@ -1,4 +1,4 @@
-"""All primitives but that of `jscan.multiplication`, the functions that bind them, and the settings that are read then.
+"""Primitives, the functions that bind them, and the settings that are read then.
 
 Their rules are in `jscan.rules`, which the package imports. Nothing here knows what a primitive is
 compiled to or how it is differentiated, so that a rule can import this module and bind primitives

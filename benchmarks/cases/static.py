@@ -37,13 +37,8 @@ class Call:
 @functools.cache
 def calls() -> dict[str, Call]:
     """The calls by their names."""
-<<<<<<< HEAD
-    along = (*_segmented(), *_rows_and_lanes(), *_across_devices())
-    every = [*_scans(), *along, *_derivatives(), *_reductions(), *_products(), *_ranks()]
-=======
     along = (*_repeatable(), *_segmented(), *_rows_and_lanes(), *_across_devices())
-    every = [*_scans(), *along, *_derivatives(), *_reductions(), *_ranks()]
->>>>>>> main
+    every = [*_scans(), *along, *_derivatives(), *_reductions(), *_products(), *_ranks()]
     found = {call.name: call for call in every}
     assert len(found) == len(every)
     return found
