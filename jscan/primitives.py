@@ -1,8 +1,8 @@
-"""Primitives, the functions that bind them, and the settings that are read then.
+"""The primitives, the functions that bind them, and the settings that are read then.
 
-Their rules are in `jscan.rules`, which the package imports. Nothing here knows what a primitive is
-compiled to or how it is differentiated, so that a rule can import this module and bind primitives
-itself.
+Others are in `jscan.matrices` and `jscan.multiplication`. Their rules are in `jscan.rules`, which
+the package imports. Nothing here knows what a primitive is compiled to or how it is differentiated,
+so that a rule can import this module and bind primitives itself.
 
 The operands of a primitive have one rank. Each of their dimensions is full size, or 1 where it is
 shared, which is never copied; the axis that is worked along is full size in all of them. Static
@@ -27,6 +27,7 @@ from jax import lax
 from jax.extend import core
 
 from jscan import engines, extent, heads, meshes
+from jscan.bits import Packed
 from jscan.combine import Combine
 from jscan.derivatives.components import Component
 from jscan.starts import Start
@@ -56,6 +57,7 @@ Parameters:
     reverse     whether the scan runs from the end
     exclusive   whether results hold what comes before their elements
     segmented   whether there are head flags
+    packed      whether these are words of bits (`jscan.bits`), with an axis of their own length
     used        for each leaf, whether its result is wanted
     method      "auto", "xla" or the name of a strategy
     compact     whether it may take longer on a CPU to keep little besides its results
@@ -202,9 +204,9 @@ def settings_for(shape: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def joined(leaves: Sequence[jax.Array], described: jax.Array | None) -> list[jax.Array]:
+def joined(leaves: Sequence[jax.Array], described: jax.Array | Packed | None) -> list[jax.Array]:
     """Operands from leaves and what describes their segments, if anything does."""
-    return [*leaves] if described is None else [*leaves, described]
+    return [*leaves, *jax.tree.leaves(described)]
 
 
 def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None]:
@@ -214,7 +216,7 @@ def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None
 
 def scan(
     leaves: Sequence[jax.Array],
-    flags: jax.Array | None,
+    flags: jax.Array | Packed | None,
     *,
     combine: Combine,
     axis: int,
@@ -240,6 +242,7 @@ def scan(
         reverse=reverse,
         exclusive=exclusive,
         segmented=flags is not None,
+        packed=isinstance(flags, Packed),
         used=(True,) * len(leaves) if used is None else tuple(used),
         method=method,
         compact=False,

@@ -69,6 +69,18 @@ def _cumulative(what: str, operand: Operand, *segments: Operand, say: str = "", 
     return _call(name, call, operand, *segments)
 
 
+def _packed(what: str, n: int, dtype: str, **how: Any) -> Call:
+    """A cumulative operation of segments that are described by flags of a bit each."""
+
+    def call(x: jax.Array, words: jax.Array) -> Any:
+        segments = jscan.Segments.from_packed(words, x.shape[0])
+        return getattr(jscan, what)(x, segments=segments, **how)
+
+    told = [f"{key}={value}" if value is not True else key for key, value in how.items()]
+    name = " ".join(["segmented by bits", what, *told])
+    return _call(name, call, ((n,), dtype), ((-(-n // 32),), "uint32"))
+
+
 def _scan(name: str, fn: Any, operand: Operand, leaves: int, segments: int = 0, **how: Any) -> Call:
     """A scan of several leaves by an operator; `only` is the one result that is used."""
     only = how.pop("only", None)
@@ -129,6 +141,10 @@ def _segmented() -> Iterator[Call]:
     yield _cumulative("cumsum", ((LONG,), "int32"), flags, **BACKWARDS)
     yield _cumulative("cumsum", long, flags, method="reduce_then_scan")
     yield _cumulative("cumsum", ((ODD,), "float32"), ((ODD,), "bool"))
+    for dtype in ("float32", "int8"):
+        yield _packed("cumsum", LONG, dtype)
+    yield _packed("cumsum", LONG, "float32", **BACKWARDS)
+    yield _packed("cumsum", ODD, "float32", reverse=True)
     yield _scan("segmented Welford", join_moments, long, 3, 1, identity=(0.0, 0.0, 0.0))
 
 

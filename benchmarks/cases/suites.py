@@ -5,7 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from benchmarks.cases import core, derivatives, functions, operators, segments, strategies, tiles
+from benchmarks.cases import (
+    core,
+    derivatives,
+    functions,
+    operators,
+    repeatable,
+    segments,
+    strategies,
+    tiles,
+)
 from benchmarks.cases.case import Case
 
 
@@ -25,6 +34,9 @@ SUITES = {
     "derivatives": Suite(derivatives.cases, "recurrences and gradients of scans on one GPU"),
     "strategies": Suite(
         strategies.cases, "every strategy over the length; a CPU comparison where there is no GPU"
+    ),
+    "repeatable": Suite(
+        repeatable.cases, "scans whose groups are fixed, beside lookback and two passes, on one GPU"
     ),
     "dtypes": Suite(operators.dtypes, "sums of every dtype on one GPU"),
     "operators": Suite(operators.cases, "scans with every operator on one GPU"),

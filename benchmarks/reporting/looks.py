@@ -74,6 +74,7 @@ LOOKS = {
     "block": solid(SKY, "P"),
     "chained": solid(VERMILION, "s"),
     "serial_lookback": solid(ORANGE, "D"),
+    "repeatable": solid(BLUE, "*", _DASHES),
     "reduce_then_scan": solid(GREEN, "^"),
     "scan_then_propagate": solid(PURPLE, "v"),
     "xla": solid(BLACK, "x", _DOTS),

@@ -243,6 +243,7 @@ SUITES: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
         of_cases(core),
     ),
     "strategies": ("Strategies", f"{_PLACES} the number of elements.", of_curves),
+    "repeatable": ("Groups that are fixed", f"{_PLACES} the number of elements.", of_curves),
     "tiles": ("Tiles", f"{_PLACES} the length of a tile or of a window.", of_curves),
     "skew": ("Lengths of segments", f"{_PLACES} the length of segments.", of_curves),
     "rows": ("Lengths of rows", f"{_PLACES} the length of rows.", of_curves),

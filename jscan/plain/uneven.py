@@ -39,7 +39,7 @@ def scan_uneven(
     """The results of ``scan_p`` for a part of an axis of this length."""
     leaves, flags = parted(operands, segmented)
     if reverse:
-        flags = _with_end(flags, extent.full_shape(operands), length, axis, axis_name)
+        flags = with_end(flags, extent.full_shape(operands), length, axis, axis_name)
     params |= {"axis": axis, "reverse": reverse, "axis_name": axis_name}
     results: list[jax.Array] = primitives.scan_p.bind(
         *joined(leaves, flags), segmented=flags is not None, **params
@@ -60,7 +60,7 @@ def tangent_uneven(
     """The results of ``tangent_p`` for a part of an axis of this length."""
     leaves, flags = parted(operands, segmented)
     if reverse or transposed:
-        flags = _with_end(flags, extent.full_shape(operands), length, axis, axis_name)
+        flags = with_end(flags, extent.full_shape(operands), length, axis, axis_name)
     params |= {"axis": axis, "reverse": reverse, "transposed": transposed, "axis_name": axis_name}
     results: list[jax.Array] = primitives.tangent_p.bind(
         *joined(leaves, flags), segmented=flags is not None, **params
@@ -143,7 +143,7 @@ def _whole(
     return results
 
 
-def _with_end(
+def with_end(
     flags: jax.Array | None,
     full: tuple[int, ...],
     length: int,

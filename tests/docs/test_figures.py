@@ -116,6 +116,7 @@ def made_up():
         "functions": over(["auto"], "nonzero", sizes),
         "derivatives": over(["auto"], "gradient", sizes),
         "strategies": over(STRATEGIES, "sum", sizes) + over(STRATEGIES, "affine", sizes[1:]),
+        "repeatable": over(["lookback", "repeatable"], "sum", sizes),
         "tiles": over(["lookback", "chained"], "sum", (512, 1024))
         + over(["tiles of 2048"], "window", (1, 8, 32))
         + over(["operator transformation", "conditional indexing"], "heads", (512, 1024)),

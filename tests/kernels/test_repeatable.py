@@ -1,0 +1,189 @@
+"""The same bits every time: of scans and reductions by ``method="repeatable"``.
+
+tests/protocol/test_groups.py runs the kernel by schedules that no GPU can be made to choose. Here a
+GPU runs it as it comes, alone and beside others; and the order of a plan is held against that of
+sorted elements, which takes none.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jscan
+from jscan import operators, primitives
+from jscan.kernels import tuning
+from tests.kernels.test_faults import BUSY
+
+METHOD = "repeatable"
+
+
+def joined_moments(a: Any, b: Any) -> Any:
+    """Counts, means and sums of squares of two samples, as those of both."""
+    (n, mean, m2), (count, other, squares) = a, b
+    total = n + count
+    delta = other - mean
+    share = count / total
+    return total, mean + delta * share, m2 + squares + delta * delta * n * share
+
+
+def scan_of(name: str, x: jax.Array, **how: Any) -> Any:
+    """A scan of floats, all of whose results are made from ``x``."""
+    how = {"method": METHOD, **how}
+    if name == "sum":
+        return jscan.cumsum(x, **how)
+    if name == "logaddexp":
+        return jscan.cumlogsumexp(x, **how)
+    near_one = 1 + x / 4096
+    if name == "product":
+        return jscan.cumprod(near_one, **how)
+    if name == "affine":
+        return jscan.associative_scan(operators.affine, (near_one, x), **how)
+    ones = jnp.ones_like(x)
+    return jscan.associative_scan(joined_moments, (ones, x, 0 * x), **how)
+
+
+NAMES = ("sum", "product", "logaddexp", "affine", "Welford")
+FORMS: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "reversed": {"reverse": True},
+    "segmented": {"segmented": True},
+    "segmented, reversed": {"segmented": True, "reverse": True},
+    "rows": {"axis": 1},
+    "lanes": {"axis": 0},
+}
+
+
+@jax.jit
+def fingerprint(arrays: Any) -> jax.Array:
+    """A number that differs where a bit does, but for one case in 2^32: sums wrap in any order."""
+    found = jnp.uint32(0)
+    for x in jax.tree.leaves(arrays):
+        bits = jax.lax.bitcast_convert_type(x, jnp.uint32).reshape(-1)
+        weights = jax.lax.iota(jnp.uint32, bits.size) * jnp.uint32(2654435761) | jnp.uint32(1)
+        found = found * jnp.uint32(31) + jnp.sum(bits * weights, dtype=jnp.uint32)
+    return found
+
+
+def launcher(name: str, form: str, n: int) -> Callable[[], int]:
+    """A function that runs a scan of so many elements, and returns what its bits amount to."""
+    how = dict(FORMS[form])
+    shape = {"rows": (16, n // 16), "lanes": (n // 64, 64)}.get(form, (n,))
+    x = jax.random.normal(jax.random.key(n), shape)
+    if how.pop("segmented", False):
+        how["segments"] = jax.random.uniform(jax.random.key(1), shape) < 1e-5
+    run = jax.jit(lambda x: fingerprint(scan_of(name, x, **how)))
+    return lambda: int(run(x))
+
+
+@contextlib.contextmanager
+def beside_a_busy_process() -> Iterator[None]:
+    """Another process takes turns with ours: tiles wait for tiles that do not run just then."""
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY], env=environment, stdout=subprocess.PIPE, text=True
+    ) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline().strip() == "busy"
+            yield
+            assert other.poll() is None, "the other process ended early"
+        finally:
+            other.kill()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_have_the_same_bits(name, form):
+    run = launcher(name, form, 2**22 + 64)
+    assert len({run() for _ in range(20)}) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.thorough
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hundred_runs_of_many_elements_have_the_same_bits(name, form):
+    """Alone, on eight threads, and after the allocator has been emptied."""
+    run = launcher(name, form, 2**28)
+    found = {run() for _ in range(60)}
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        found |= set(pool.map(lambda _: run(), range(40)))
+    jax.clear_caches()
+    found.add(launcher(name, form, 2**28)())
+    assert len(found) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.thorough
+def test_a_hundred_runs_beside_a_busy_process_have_the_same_bits():
+    with beside_a_busy_process():
+        for name in NAMES:
+            for form in ("whole", "segmented", "lanes"):
+                run = launcher(name, form, 2**26)
+                assert len({run() for _ in range(100)}) == 1, (name, form)
+
+
+@pytest.mark.gpu
+def test_the_sets_of_bits_of_this_device(record_property):
+    """What there is to compare between kinds of devices: printed with -s, and in the report."""
+    for name in NAMES:
+        bits = launcher(name, "whole", 2**22)()
+        record_property(f"{jax.devices()[0].device_kind}, {name}", bits)
+        print(f"\n{jax.devices()[0].device_kind}, {name}: {bits:08x}", end="")
+
+
+# --- reductions by segments ---------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("inner", [(), (128,)])
+def test_sums_of_unsorted_ids_by_a_plan_have_the_same_bits(inner):
+    n, count = 2**20, 1000
+    x = jax.random.normal(jax.random.key(0), (n, *inner))
+    ids = jax.random.randint(jax.random.key(1), (n,), 0, count)
+    plan = jscan.SegmentPlan(ids, count)
+    run = jax.jit(lambda x, plan: fingerprint(jscan.segment_sum(x, plan, method=METHOD)))
+    assert len({int(run(x, plan)) for _ in range(50)}) == 1
+
+
+@pytest.fixture
+def interpreted():
+    """Kernels in small tiles, interpreted."""
+    tile = tuning.Tuning(length=16, lanes=1, warps=1, window=2, strip=8)
+    with primitives.interpreted(), primitives.tiled(tile):
+        yield
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_plan_combines_elements_as_sorted_ones_are():
+    """So its order is that of elements in each segment, and nothing of it is a scatter's."""
+    rng = np.random.default_rng(0)
+    x, ids = rng.normal(size=300).astype(np.float32), rng.integers(-1, 9, 300)
+    order = np.argsort(ids, kind="stable")
+    by_plan = jscan.segment_sum(x, jscan.SegmentPlan(ids, 9), method=METHOD)
+    in_order = order[ids[order] >= 0]
+    drops = 300 - len(in_order)
+    kept = np.concatenate([x[in_order], np.zeros(drops, np.float32)])
+    numbers = np.concatenate([ids[in_order], np.full(drops, 9)])
+    in_a_row = jscan.segment_sum(kept, numbers, 9, True, method=METHOD)
+    np.testing.assert_array_equal(by_plan, in_a_row)
+    wide = np.zeros(9)
+    np.add.at(wide, ids[ids >= 0], x[ids >= 0].astype(np.float64))
+    np.testing.assert_allclose(by_plan, wide, rtol=1e-5, atol=1e-5)
+
+
+def test_ids_that_are_not_sorted_need_a_plan():
+    with pytest.raises(ValueError, match="indices_are_sorted"):
+        jscan.segment_sum(np.ones(4, np.float32), [1, 0, 1, 0], 2, method=METHOD)
