@@ -10,6 +10,7 @@ from jscan.compaction import histogram as histogram
 from jscan.compaction import nonzero as nonzero
 from jscan.compaction import partition as partition
 from jscan.engines import engine as engine
+from jscan.matrix_recurrences import matrix_recurrence as matrix_recurrence
 from jscan.plans import SegmentPlan as SegmentPlan
 from jscan.programs import triton_source as triton_source
 from jscan.recurrences import linear_recurrence as linear_recurrence
@@ -63,6 +64,7 @@ __all__ = [
     "engine",
     "histogram",
     "linear_recurrence",
+    "matrix_recurrence",
     "networks",
     "nonzero",
     "operators",

@@ -47,7 +47,7 @@ ARGUMENTS = {
 """Pages by the argument that is wrong, whatever the function."""
 
 MODULES = {
-    **dict.fromkeys(("scans", "recurrences", "tridiagonal"), "scans"),
+    **dict.fromkeys(("scans", "recurrences", "matrix_recurrences", "tridiagonal"), "scans"),
     **dict.fromkeys(("reductions", "statistics", "selections"), "reductions"),
     **dict.fromkeys(("segments", "plans"), "segments"),
     **dict.fromkeys(("vectors", "compaction", "runs"), "vectors"),

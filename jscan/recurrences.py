@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jscan import dispatch, meshes, operators, primitives
 from jscan.advice import advised
@@ -14,9 +13,9 @@ from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
-from jscan.combine import accumulation_dtype
-from jscan.division import flags_along, of_scan
+from jscan.division import marks_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
+from jscan.starts import started
 
 __all__ = ["linear_recurrence"]
 
@@ -128,8 +127,9 @@ def _linear_recurrence(
         offset = jnp.broadcast_to(offset, shape)
     names = as_axis_name(caller, axis_name)
     if start:
-        offset = _started(caller, slope, offset, start[0], axis, reverse, names)
-    flags = flags_along(caller, segments, [offset], axis, names)
+        along: dict[str, Any] = {"axis": axis, "reverse": reverse, "axis_name": names}
+        offset = started(caller, slope, offset, start[0], **along)
+    flags = marks_along(caller, segments, [offset], axis, names)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
     _, result = primitives.scan(
         [slope, offset],
@@ -142,43 +142,3 @@ def _linear_recurrence(
         axis_name=names,
     )
     return result
-
-
-def _started(
-    caller: str,
-    a: jax.Array,
-    b: jax.Array,
-    h0: jax.Array,
-    axis: int,
-    reverse: bool,
-    axis_name: tuple[str, ...],
-) -> jax.Array:
-    """``b`` with ``a h0`` added to its first element (the last, when reversed).
-
-    It is added as a padded array: XLA fuses the sum into what computes ``b``, and the derivative
-    with respect to ``b`` copies nothing, as that of an update in place would.
-    """
-    row = b.shape[:axis] + b.shape[axis + 1 :]
-    try:
-        if h0.ndim not in (0, len(row)):
-            raise ValueError
-        h0 = jnp.broadcast_to(h0, row)
-    except ValueError:
-        raise ValueError(
-            f"{caller}: h0 must be a scalar or have the result's shape without axis={axis}, {row}, "
-            f"each dimension in full or 1; got {h0.shape}"
-        ) from None
-    n = b.shape[axis]
-    if n == 0:
-        return b
-    wide = accumulation_dtype(b.dtype)
-    a, h0 = a.astype(wide), h0.astype(wide)
-    place = n - 1 if reverse else 0
-    slope, start = lax.slice_in_dim(a, place, place + 1, axis=axis), lax.expand_dims(h0, (axis,))
-    if axis_name:
-        # Both factors are 0 elsewhere, so that no NaN comes in there, in derivatives either.
-        here = lax.axis_index(axis_name) == (lax.axis_size(axis_name) - 1 if reverse else 0)
-        slope, start = (jnp.where(here, x, jnp.zeros_like(x)) for x in (slope, start))
-    first = slope * start
-    ends = [(place, n - 1 - place, 0) if d == axis else (0, 0, 0) for d in range(b.ndim)]
-    return (b.astype(wide) + lax.pad(first, jnp.zeros((), wide), ends)).astype(b.dtype)

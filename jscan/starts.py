@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jscan.combine import accumulation_dtype
 from jscan.heads import as_bool, choose
 
 
@@ -118,3 +119,48 @@ def with_first(x: jax.Array, first: jax.Array, *, axis: int, reverse: bool) -> j
     place = x.shape[axis] - 1 if reverse else 0
     changed: jax.Array = lax.dynamic_update_slice_in_dim(x, first, place, axis)
     return changed
+
+
+def started(
+    caller: str,
+    a: jax.Array,
+    b: jax.Array,
+    h0: jax.Array,
+    *,
+    axis: int,
+    reverse: bool,
+    axis_name: tuple[str, ...],
+    times: Callable[[jax.Array, jax.Array], jax.Array] = jnp.multiply,
+) -> jax.Array:
+    """``b`` with ``a h0`` added to its first element (the last, when reversed).
+
+    ``a`` may be 1 along the axis, and ``times`` is how it multiplies what comes before.
+
+    It is added as a padded array: XLA fuses the sum into what computes ``b``, and the derivative
+    with respect to ``b`` copies nothing, as that of an update in place would.
+    """
+    row = b.shape[:axis] + b.shape[axis + 1 :]
+    try:
+        if h0.ndim not in (0, len(row)):
+            raise ValueError
+        h0 = jnp.broadcast_to(h0, row)
+    except ValueError:
+        raise ValueError(
+            f"{caller}: h0 must be a scalar or have the result's shape without axis={axis}, {row}, "
+            f"each dimension in full or 1; got {h0.shape}"
+        ) from None
+    n = b.shape[axis]
+    if n == 0:
+        return b
+    wide = accumulation_dtype(b.dtype)
+    a, h0 = a.astype(wide), h0.astype(wide)
+    place = n - 1 if reverse else 0
+    there = min(place, a.shape[axis] - 1)
+    slope, start = lax.slice_in_dim(a, there, there + 1, axis=axis), lax.expand_dims(h0, (axis,))
+    if axis_name:
+        # Both factors are 0 elsewhere, so that no NaN comes in there, in derivatives either.
+        here = lax.axis_index(axis_name) == (lax.axis_size(axis_name) - 1 if reverse else 0)
+        slope, start = (jnp.where(here, x, jnp.zeros_like(x)) for x in (slope, start))
+    first = jnp.broadcast_to(times(slope, start), (*b.shape[:axis], 1, *b.shape[axis + 1 :]))
+    ends = [(place, n - 1 - place, 0) if d == axis else (0, 0, 0) for d in range(b.ndim)]
+    return (b.astype(wide) + lax.pad(first, jnp.zeros((), wide), ends)).astype(b.dtype)

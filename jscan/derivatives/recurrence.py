@@ -124,6 +124,11 @@ def operator_of(component: Component) -> Combine:
     return _operator(0 if is_sum(component) else component.size, component.dtype)
 
 
+def affine(size: int, dtype: np.dtype) -> Combine:
+    """The affine operator on ``size`` states, whose slopes are matrices, row by row."""
+    return _operator(size, dtype)
+
+
 def sum_of(dtype: np.dtype) -> Combine:
     """The operator that adds up elements of a dtype."""
     return _operator(0, accumulation_dtype(dtype))

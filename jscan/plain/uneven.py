@@ -39,7 +39,7 @@ def scan_uneven(
     """The results of ``scan_p`` for a part of an axis of this length."""
     leaves, flags = parted(operands, segmented)
     if reverse:
-        flags = _with_end(flags, extent.full_shape(operands), length, axis, axis_name)
+        flags = with_end(flags, extent.full_shape(operands), length, axis, axis_name)
     params |= {"axis": axis, "reverse": reverse, "axis_name": axis_name}
     results: list[jax.Array] = primitives.scan_p.bind(
         *joined(leaves, flags), segmented=flags is not None, **params
@@ -60,7 +60,7 @@ def tangent_uneven(
     """The results of ``tangent_p`` for a part of an axis of this length."""
     leaves, flags = parted(operands, segmented)
     if reverse or transposed:
-        flags = _with_end(flags, extent.full_shape(operands), length, axis, axis_name)
+        flags = with_end(flags, extent.full_shape(operands), length, axis, axis_name)
     params |= {"axis": axis, "reverse": reverse, "transposed": transposed, "axis_name": axis_name}
     results: list[jax.Array] = primitives.tangent_p.bind(
         *joined(leaves, flags), segmented=flags is not None, **params
@@ -100,8 +100,7 @@ def reduce_uneven(
         return [x.astype(dtype) for x, dtype in zip(totals, narrow, strict=True)]
     full = full_shape(operands, axis, kind)
     if kind == "offsets":
-        limit = min(length, np.iinfo(descriptor.dtype).max)
-        descriptor = jnp.minimum(descriptor, np.asarray(limit, descriptor.dtype))
+        descriptor = bounds_within(descriptor, length)
     else:
         kind, ids = of_this_part(descriptor, kind, axis_name, axis=axis, n=full[axis])
         place, count = _places(ids.shape, length, axis, axis_name)
@@ -111,6 +110,12 @@ def reduce_uneven(
         *leaves, descriptor, kind=kind, exact=exact, axis_name=axis_name, **params
     )
     return results
+
+
+def bounds_within(offsets: jax.Array, length: int) -> jax.Array:
+    """Offsets that end where the axis does."""
+    limit = min(length, np.iinfo(offsets.dtype).max)
+    return jnp.minimum(offsets, np.asarray(limit, offsets.dtype))
 
 
 def _whole(
@@ -138,7 +143,7 @@ def _whole(
     return results
 
 
-def _with_end(
+def with_end(
     flags: jax.Array | None,
     full: tuple[int, ...],
     length: int,

@@ -71,6 +71,16 @@ def recurrence(
     return scan(affine, (a, begin), heads, reverse=reverse)[1]
 
 
+def matrix_recurrence(matrices: Array, b: Array, *, reverse: bool = False) -> Array:
+    """``h[t] = A[t] @ h[t-1] + b[t]``."""
+    states = np.zeros(b.shape, wide(b.dtype))
+    h = np.zeros(b.shape[1:], states.dtype)
+    for i in range(len(b) - 1, -1, -1) if reverse else range(len(b)):
+        h = matrices[i].astype(states.dtype) @ h + b[i]
+        states[i] = h
+    return states
+
+
 def affine(before: Leaves, after: Leaves) -> Leaves:
     """The composition of two maps h -> a h + b, the first one first."""
     return before[0] * after[0], before[1] * after[0] + after[1]

@@ -146,8 +146,12 @@ def _typed(results: list[Array], operands: tuple[Array, ...]) -> list[Array]:
     return [y.astype(x.dtype) for y, x in zip(results, operands, strict=True)]
 
 
+def _moved(matrices: Array, b: Array, *, reverse: bool) -> Array:
+    return loops.matrix_recurrence(matrices, b, reverse=reverse).astype(b.dtype)
+
+
 def recurrences() -> Iterator[Check]:
-    """`linear_recurrence` and `tridiagonal_solve`."""
+    """`linear_recurrence`, `matrix_recurrence` and `tridiagonal_solve`."""
     a, b, flags = slopes(LONG), normal(LONG), heads(LONG)
     yield Check(
         "linear_recurrence",
@@ -174,6 +178,16 @@ def recurrences() -> Iterator[Check]:
         lambda a, b: loops.recurrence(a, b).astype(b.dtype),
         ROUNDED,
     )
+    turns, vectors = slopes(LONG, 3, 3) / 2, normal(LONG, 3)
+    for reverse in (False, True):
+        yield Check(
+            "matrix_recurrence",
+            f"float32, 3 x 3{', from the right' * reverse}",
+            (turns, vectors),
+            partial(jscan.matrix_recurrence, reverse=reverse),
+            partial(_moved, reverse=reverse),
+            ROUNDED,
+        )
     yield Check(
         "tridiagonal_solve",
         "float32",

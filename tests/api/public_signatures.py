@@ -64,6 +64,11 @@ SIGNATURES = {
         "reverse: 'bool' = False, segments: 'Any' = None, "
         "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
+    "jscan.matrix_recurrence": (
+        "(A: 'Any', b: 'Any', h0: 'Any' = None, *, axis: 'int' = 0, "
+        "reverse: 'bool' = False, segments: 'Any' = None, axis_name: 'Any' = None, "
+        "form: 'str' = 'full', method: 'str' = 'auto') -> 'jax.Array'"
+    ),
     "jscan.networks": "module",
     "jscan.nonzero": (
         "(mask: 'Any', *, size: 'int', fill_value: 'Any' = 0) -> 'tuple[jax.Array, ...]'"

@@ -17,7 +17,7 @@ FLOORS = (
     "report",
     "jscan",
     "sparse",
-    "scans recurrences tridiagonal reductions selections statistics "
+    "scans recurrences matrix_recurrences tridiagonal reductions selections statistics "
     "vectors compaction runs networks",
     "groups",
     "by_ids",
@@ -28,10 +28,11 @@ FLOORS = (
     "derivatives.scan_jvp",
     "plain",
     "plans segments described counted traced_bounds",
-    "primitives",
+    "matrices multiplication primitives",
     "kernels",
     "derivatives",
     "logsums",
+    "pairs",
     "combine starts",
     "heads",
     "called",

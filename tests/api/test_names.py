@@ -13,6 +13,7 @@ import jscan
 PUBLIC_MODULES = [
     "jscan",
     *(f"jscan.{name}" for name in ("networks", "operators", "recurrences", "reductions")),
+    "jscan.matrix_recurrences",
     *(f"jscan.{name}" for name in ("compaction", "runs", "scans", "segments", "selections")),
     *(f"jscan.{name}" for name in ("statistics", "vectors")),
 ]

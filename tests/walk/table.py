@@ -9,6 +9,7 @@ from typing import Any
 import jscan
 from jscan import networks, operators
 from tests.walk.compaction import COMPACTION
+from tests.walk.matrices import MATRICES
 from tests.walk.products import PRODUCTS
 from tests.walk.reductions import REDUCTIONS
 from tests.walk.scans import SCANS
@@ -16,7 +17,17 @@ from tests.walk.statistics import STATISTICS
 from tests.walk.systems import SYSTEMS
 from tests.walk.vectors import SEGMENTS, VECTORS
 
-TABLE = (*SCANS, *SYSTEMS, *REDUCTIONS, *STATISTICS, *PRODUCTS, *VECTORS, *COMPACTION, *SEGMENTS)
+TABLE = (
+    *SCANS,
+    *MATRICES,
+    *SYSTEMS,
+    *REDUCTIONS,
+    *STATISTICS,
+    *PRODUCTS,
+    *VECTORS,
+    *COMPACTION,
+    *SEGMENTS,
+)
 
 # Public callables that take no arrays, so that nothing transforms them.
 NOT_TRANSFORMED = (

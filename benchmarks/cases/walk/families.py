@@ -39,5 +39,6 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "run_length_decode": (2, compaction.draw_decode),
     "unique_sorted": (2, compaction.draw_unique),
     "Segments": (3, vectors.draw_convert),
+    "matrix_recurrence": (4, systems.draw_matrices),
 }
 """How often a kind of call is drawn, and what draws it."""

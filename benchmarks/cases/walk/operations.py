@@ -54,6 +54,15 @@ def recurrence(form: str, started: bool, a: jax.Array, b: jax.Array, *more: Any,
     return jscan.linear_recurrence(a, b, h0, segments=segments, **how)
 
 
+def matrices(
+    form: str, held: str, started: bool, a: jax.Array, b: jax.Array, *more: Any, **how: Any
+) -> Any:
+    """`jscan.matrix_recurrence`, perhaps with a start."""
+    h0, given = (more[0], more[1:]) if started else (None, more)
+    segments = described(form, b.shape[how["axis"]], given)
+    return jscan.matrix_recurrence(a, b, h0, segments=segments, form=held, **how)
+
+
 def system(dl: jax.Array, d: jax.Array, du: jax.Array, b: jax.Array, **how: Any) -> jax.Array:
     """`jscan.tridiagonal_solve`."""
     return jscan.tridiagonal_solve(dl, d, du, b, **how)

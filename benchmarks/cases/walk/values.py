@@ -61,6 +61,23 @@ def factors(salt: int, shape: Shape, dtype: str) -> jax.Array:
     return _in(dtype, 2 * x + 1 if dtype.startswith("u") else 2 * x - 1)
 
 
+def turns(salt: int, shape: Shape, dtype: str) -> jax.Array:
+    """Matrices with a -1 or 1 in each row and column, whose products neither grow nor vanish."""
+    size = shape[-1]
+    rows, columns = (lax.broadcasted_iota(jnp.int32, shape, len(shape) - d) for d in (2, 1))
+    moved = _below(salt, (*shape[:-2], 1, 1), size)
+    signed = factors(salt + 1, shape, dtype)
+    return jnp.where((rows + moved) % size == columns, signed, jnp.zeros_like(signed))
+
+
+def quarters(salt: int, shape: Shape, dtype: str) -> jax.Array:
+    """Turns by quarters, (c, s)."""
+    which = _below(salt, (*shape[:-1], 1), 2)
+    signed = factors(salt + 1, shape, dtype)
+    own = lax.broadcasted_iota(jnp.int32, shape, len(shape) - 1) == which
+    return jnp.where(own, signed, jnp.zeros_like(signed))
+
+
 def fours(salt: int, shape: Shape, dtype: str) -> jax.Array:
     """-4 and 4: diagonals beside which signs are small, complex ones too."""
     return 4 * factors(salt, shape, dtype)
@@ -179,6 +196,8 @@ def _jitter(x: jax.Array, salt: int, period: int) -> jax.Array:
 KINDS: Mapping[str, Callable[[int, Shape, str], jax.Array]] = {
     "signs": signs,
     "factors": factors,
+    "turns": turns,
+    "quarters": quarters,
     "fours": fours,
     "numbers": numbers,
     "exponents": exponents,
