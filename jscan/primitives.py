@@ -1,8 +1,8 @@
 """The primitives, functions that bind most of them, and the settings that are read then.
 
-One more is in `jscan.matrices`. Their rules are in `jscan.rules`, which the package imports.
-Nothing here knows what a primitive is compiled to or how it is differentiated, so that a rule can
-import this module and bind primitives itself.
+Others are in `jscan.matrices` and `jscan.multiplication`. Their rules are in `jscan.rules`, which
+the package imports. Nothing here knows what a primitive is compiled to or how it is differentiated,
+so that a rule can import this module and bind primitives itself.
 
 The operands of a primitive have one rank. Each of their dimensions is full size, or 1 where it is
 shared, which is never copied; the axis that is worked along is full size in all of them. Static
@@ -25,6 +25,7 @@ import numpy as np
 from jax.extend import core
 
 from jscan import engines, extent, meshes
+from jscan.bits import Packed
 from jscan.combine import Combine
 from jscan.derivatives.components import Component
 from jscan.starts import Start
@@ -54,6 +55,7 @@ Parameters:
     reverse     whether the scan runs from the end
     exclusive   whether results hold what comes before their elements
     segmented   whether there are head flags
+    packed      whether these are words of bits (`jscan.bits`), with an axis of their own length
     used        for each leaf, whether its result is wanted
     method      "auto", "xla" or the name of a strategy
     compact     whether it may take longer on a CPU to keep little besides its results
@@ -202,7 +204,7 @@ def settings_of(params: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-def settings(shape: tuple[int, ...]) -> dict[str, Any]:
+def settings_for(shape: tuple[int, ...]) -> dict[str, Any]:
     """The parameters of a primitive that its context says, for operands of this shape."""
     layout = meshes.layout_of(shape)
     return {
@@ -213,9 +215,9 @@ def settings(shape: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def joined(leaves: Sequence[jax.Array], described: jax.Array | None) -> list[jax.Array]:
+def joined(leaves: Sequence[jax.Array], described: jax.Array | Packed | None) -> list[jax.Array]:
     """Operands from leaves and what describes their segments, if anything does."""
-    return [*leaves] if described is None else [*leaves, described]
+    return [*leaves, *jax.tree.leaves(described)]
 
 
 def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None]:
@@ -225,7 +227,7 @@ def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None
 
 def scan(
     leaves: Sequence[jax.Array],
-    flags: jax.Array | None,
+    flags: jax.Array | Packed | None,
     *,
     combine: Combine,
     axis: int,
@@ -251,12 +253,13 @@ def scan(
         reverse=reverse,
         exclusive=exclusive,
         segmented=flags is not None,
+        packed=isinstance(flags, Packed),
         used=(True,) * len(leaves) if used is None else tuple(used),
         method=method,
         compact=False,
         started=start is not None,
         axis_name=axis_name,
-        **settings(extent.full_shape(operands)),
+        **settings_for(extent.full_shape(operands)),
     )
     return results
 
@@ -285,7 +288,7 @@ def reduce(
         exact=exact,
         neutral=neutral,
         axis_name=axis_name,
-        **settings(extent.full_shape(leaves)),
+        **settings_for(extent.full_shape(leaves)),
     )
     return results
 
@@ -302,8 +305,8 @@ def tail(
     """Bind ``tail_p``."""
     operands = extent.vary_alike([*leaves, flags])
     how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse, "method": method}
-    context = settings(extent.full_shape(operands))
-    results: list[jax.Array] = tail_p.bind(*operands, **how, **context)
+    settings = settings_for(extent.full_shape(operands))
+    results: list[jax.Array] = tail_p.bind(*operands, **how, **settings)
     return results
 
 
@@ -334,7 +337,7 @@ def tangent(
         dtypes=dtypes,
         method=method,
         axis_name=axis_name,
-        **settings(extent.full_shape(operands)),
+        **settings_for(extent.full_shape(operands)),
     )
     return results
 
@@ -342,14 +345,14 @@ def tangent(
 def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:
     """Bind ``spread_p``."""
     operands = extent.vary_alike([values, numbers])
-    context = settings(extent.shape_along(axis, numbers, values))
-    [result] = spread_p.bind(*operands, axis=axis, axis_name=(), **context)
+    settings = settings_for(extent.shape_along(axis, numbers, values))
+    [result] = spread_p.bind(*operands, axis=axis, axis_name=(), **settings)
     return result
 
 
 def collect(values: jax.Array, plan: Sequence[jax.Array], **params: Any) -> jax.Array:
     """Bind ``collect_p``; the arrays of the ``plan`` have the rank of the values."""
     operands = extent.vary_alike([values, *plan])
-    context = settings(extent.shape_along(params["axis"], plan[0], values))
-    [result] = collect_p.bind(*operands, **params, **context)
+    settings = settings_for(extent.shape_along(params["axis"], plan[0], values))
+    [result] = collect_p.bind(*operands, **params, **settings)
     return result

@@ -47,7 +47,7 @@ def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.
     if emit == "order":
         operands.append(_unmarked(marks, axis))
     operands = extent.vary_alike(operands)
-    context = primitives.settings(marks.shape)
+    context = primitives.settings_for(marks.shape)
     [result] = primitives.rank_p.bind(*operands, axis=axis, emit=emit, **params, **context)
     return result
 
@@ -76,7 +76,7 @@ def move(
         emit, beside = "places", fill.reshape((1,) * marks.ndim).astype(wide.dtype)
     marks, wide, beside = extent.vary_alike([marks, wide, beside])
     how: dict[str, Any] = {"axis": axis, "source": source, "emit": emit, "size": min(length, n)}
-    context = primitives.settings(marks.shape)
+    context = primitives.settings_for(marks.shape)
     [result] = primitives.move_p.bind(marks, wide, beside, **how, **context)
     if length > n:
         behind = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
@@ -105,7 +105,7 @@ def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
     """Bind ``locate_p``."""
 
     def run(bounds: jax.Array) -> jax.Array:
-        context = primitives.settings(bounds.shape)
+        context = primitives.settings_for(bounds.shape)
         del context["tile"]
         [result] = primitives.locate_p.bind(bounds, n=n, emit=emit, **context)
         return result
