@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from jscan import dispatch, operators
+from jscan import compensation, dispatch, meshes, operators, primitives
 from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
@@ -16,6 +18,7 @@ from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
 from jscan.division import as_segments, of_scan
 from jscan.eager import NONE, compiled, elements, values
+from jscan.starts import Start
 
 __all__ = ["cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
@@ -31,6 +34,7 @@ def cumsum(
     segments: Any = None,
     axis_name: Any = None,
     method: str = "auto",
+    precise: bool = False,
 ) -> jax.Array:
     """Cumulative sum along an axis.
 
@@ -50,6 +54,10 @@ def cumsum(
         or ``(length of axis,)``: the scan starts anew at each head.
       axis_name: as for ``jscan.associative_scan``.
       method: as for ``jscan.associative_scan``.
+      precise: add floats in compensated pairs: each result is its exact sum, rounded once, but for
+        at most 2^-45 of the sum of sizes (float32) for each addition. It takes one more
+        word of a tile's state, and 13 operations for an addition. Derivatives are those of plain
+        sums.
 
     Returns:
       An array of the shape and dtype of ``x``. float16 and bfloat16 are combined in float32 and
@@ -87,7 +95,8 @@ def cumsum(
       True
     """
     along = axis, reverse, exclusive, init, segments, axis_name, method
-    return _cumulative("jscan.cumsum", operators.add, x, *along)
+    in_pairs = as_switch("jscan.cumsum", "precise", precise)
+    return _cumulative("jscan.cumsum", compensation.ADD if in_pairs else operators.add, x, *along)
 
 
 @advised
@@ -237,10 +246,53 @@ def _cumulative(
     dtypes = [accumulation_dtype(array.dtype)]
     start = as_init(caller, init, _ONE_LEAF, [array], dtypes, axis)
     how: dict[str, Any] = {
-        "init": start,
         "method": method,
         "axis_name": as_axis_name(caller, axis_name),
     }
-    call = dispatch.Call(caller, operator, [array], _ONE_LEAF, axis, given, **how)
-    (result,) = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
+    if operator is compensation.ADD and not jnp.issubdtype(array.dtype, jnp.inexact):
+        operator = operators.add  # which is exact
+    if operator is not compensation.ADD:
+        call = dispatch.Call(caller, operator, [array], _ONE_LEAF, axis, given, init=start, **how)
+        (result,) = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
+        return result
+
+    def in_pairs(part: Callable[[jax.Array], jax.Array]) -> jax.Array:
+        begin = None if start is None else [*map(part, start)]
+        parts = [part(array)]
+        call = dispatch.Call(caller, operator, parts, _ONE_LEAF, axis, given, init=begin, **how)
+        return _scan_in_pairs(call, reverse=reverse, exclusive=exclusive)
+
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        return lax.complex(in_pairs(lax.real), in_pairs(lax.imag))
+    return in_pairs(lambda x: x)
+
+
+def _scan_in_pairs(call: dispatch.Call, *, reverse: bool, exclusive: bool) -> jax.Array:
+    """The sums of one leaf of real floats, in compensated pairs."""
+    division = call.divided(elementwise=True)
+    flags = None if division is None else division.flags()
+
+    def run(
+        leaves: Sequence[jax.Array],
+        flags: jax.Array | None,
+        init: Sequence[jax.Array] | None,
+    ) -> list[jax.Array]:
+        [x] = leaves
+        start = None if init is None else Start([*init, jnp.zeros_like(init[0])])
+        return primitives.scan(
+            [x, compensation.nothing_lost(x)],
+            flags,
+            combine=compensation.pairs(x.dtype),
+            axis=call.axis,
+            reverse=reverse,
+            exclusive=exclusive,
+            method=call.method,
+            start=start,
+            axis_name=call.axis_name,
+            used=(True, False),
+        )
+
+    like = [*call.leaves] if flags is None else [*call.leaves, flags]
+    init = call.init if call.leaves[0].shape[call.axis] else None
+    [result] = meshes.automatically(run, call.leaves, flags, init, like=like)
     return result

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan import extent
+from jscan import compensation, extent
 from jscan.combine import Combine
 from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component, components
@@ -38,6 +38,8 @@ def scan_jvp(
     wanted = [i for i, is_used in enumerate(params["used"]) if is_used]
     if combine.is_sum:
         values, slopes = _of_sum(primals, moving, at_start, wanted, **params)
+    elif compensation.adds_pairs(combine) and wanted == [0]:
+        values, slopes = _of_pairs(primals, moving, at_start, **params)
     else:
         given = of_scan(primals, **params)
         dtypes = combine.result_dtypes([x.dtype for x in given.leaves])
@@ -149,6 +151,22 @@ def _behind_start(
             whole, slope = extent.vary_alike([jnp.broadcast_to(whole, shape), slope])
             changed[i] = with_first(whole, slope.astype(whole.dtype), **along)
     return changed
+
+
+def _of_pairs(
+    primals: Sequence[jax.Array], moving: Leaves, at_start: Leaves, **params: Any
+) -> tuple[Leaves, Leaves]:
+    """The sums of pairs, and those of the tangents, which are what is lost plays no part in."""
+    values = {0: scan_p.bind(*primals, **params)[0]}
+    if 0 not in moving and 0 not in at_start:
+        return values, {}
+    given = of_scan(primals, **params)
+    flags, start = joined([], given.flags), [at_start[0]] if 0 in at_start else []
+    leaf = _or_zero(moving.get(0), given.leaves[0])
+    [leaf] = extent.at_full_size([leaf], values[0].shape, [*flags, *start])
+    every = {**params, "combine": recurrence.sum_of(leaf.dtype), "used": (True,)}
+    every["started"] = bool(start)
+    return values, {0: scan_p.bind(leaf, *flags, *start, **every)[0]}
 
 
 def _of_recurrences(

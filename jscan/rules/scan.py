@@ -87,7 +87,9 @@ def scan_on_cpu(*operands: jax.Array, **params: Any) -> list[jax.Array]:
     operands, params = _by_flags(operands, params)
     given = of_scan(operands, **params)
     del params["started"]
-    return sequence.scan_on_cpu(*joined(given.leaves, given.flags), **params, **_begins(given))
+    n = extent.full_shape(operands)[params["axis"]]
+    whole = extent.whole_along(params["axis"], joined(given.leaves, given.flags), n)
+    return sequence.scan_on_cpu(*whole, **params, **_begins(given))
 
 
 def _by_flags(

@@ -75,6 +75,7 @@ COMBINATIONS = (
 
 
 def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
+    precise = "precise" in inspect.signature(call).parameters
     return Function(
         call.__name__,
         call,
@@ -86,6 +87,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "init": X[0],
             "segments": FLAGS,
             **wrong.DEFAULTS,
+            **({"precise": True} if precise else {}),
         },
         {
             "x": [*wrong.NUMBERS, *elements, *wrong.SCALAR],
@@ -95,6 +97,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "init": wrong.INIT,
             "segments": wrong.SEGMENTS,
             **wrong.HOW,
+            **({"precise": wrong.SWITCH} if precise else {}),
         },
     )
 
