@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, heads, primitives
+from jscan import extent, heads, primitives, ranks
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype
 from jscan.plain import tails
@@ -47,7 +47,7 @@ def scan_across(
     """The results of ``scan_p`` for the part of the axis that a device holds."""
     leaves, flags = parted(operands, segmented)
     full = extent.full_shape(operands)
-    leaves = extent.at_full_size(leaves, full)
+    leaves = extent.at_full_size(extent.whole_along(axis, leaves, full[axis]), full)
     narrow = combine.result_dtypes([x.dtype for x in leaves])
     if 0 in full:
         return [jnp.zeros(full, d) for d, is_used in zip(narrow, used, strict=True) if is_used]
@@ -172,7 +172,7 @@ def rank_across(
 ) -> list[jax.Array]:
     """The results of ``rank_p`` that count marked elements, from the first device on."""
     del params
-    local = primitives.rank(marks, axis=axis, emit=emit, reverse=reverse)
+    local = ranks.rank(marks, axis=axis, emit=emit, reverse=reverse)
     count = jnp.sum(heads.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
     counts = _gathered(count, axis_name, axis)
     here = lax.axis_index(axis_name)
@@ -328,7 +328,7 @@ def flags_of_this_part(
         first = (lax.slice_in_dim(descriptor, 0, 1, axis=axis) != other) | ~exists
     else:
         bounds = _bounds_of_this_part(descriptor, axis_name, n)
-        found = primitives.locate(jnp.moveaxis(bounds, axis, -1), n=n, emit="flags")
+        found = ranks.locate(jnp.moveaxis(bounds, axis, -1), n=n, emit="flags")
         marked = jnp.moveaxis(found, -1, axis)
         begin = lax.axis_index(axis_name) * n
         first = jnp.any(descriptor == begin.astype(descriptor.dtype), axis, keepdims=True)
