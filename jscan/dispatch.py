@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import heads, identities, meshes, primitives
+from jscan import block_scans, blocks, heads, identities, meshes, primitives
 from jscan.arguments.arrays import is_held
 from jscan.arguments.identity import Neutral
 from jscan.called import checked
@@ -45,6 +45,7 @@ class Call:
         or None. Where one is needed and none is given, ``fn`` is an `Operator`.
       method: "auto", "xla" or the name of a strategy.
       axis_name: the mesh axes across which the axis goes on.
+      whole: why ``fn`` works on whole arrays, where it was tried to take it apart.
     """
 
     caller: str
@@ -56,6 +57,7 @@ class Call:
     identity: Sequence[Neutral] | None = None
     method: str = "auto"
     axis_name: tuple[str, ...] = ()
+    whole: str = ""
 
     def divided(self, *, elementwise: bool) -> Division | None:
         """The segments beside the leaves, which ``fn`` combines one by one or as wholes."""
@@ -71,8 +73,8 @@ class Call:
         if self.method not in ("auto", "xla"):
             raise ValueError(
                 f"{self.caller}: method={self.method!r} needs an operator that works element by "
-                "element on leaves of one shape and closes over no arrays; use "
-                "method='auto' or method='xla' for this one"
+                "element on leaves of one shape, or on small blocks, and closes over no arrays; "
+                f"{self.whole and self.whole + '; '}use method='auto' or method='xla' for this one"
             )
         assert not isinstance(self.fn, Bound)
         return checked(self.caller, self.fn, self.leaves, self.treedef)
@@ -84,6 +86,21 @@ def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
     division = call.divided(elementwise=traced is not None)
     flags = None if division is None else division.flags()
     starts_with = identity if exclusive else None
+    if traced is None and call.method != "xla":
+        given = call.caller, call.fn, call.leaves, call.treedef, call.axis
+        apart = blocks.taken_apart(*given, least=0 if flags is None else flags.ndim)
+        if isinstance(apart, blocks.Apart):
+            return block_scans.scan(
+                call.leaves,
+                apart,
+                flags,
+                axis=call.axis,
+                reverse=reverse,
+                starts_with=starts_with,
+                method=call.method,
+                axis_name=call.axis_name,
+            )
+        call = dataclasses.replace(call, whole=apart)
     return _scan(call, traced, flags, reverse=reverse, starts_with=starts_with)
 
 
