@@ -9,12 +9,20 @@ What the last word has behind the end of the axis counts for nothing.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from jscan.arguments.arrays import Array
+
+
+class Packed(NamedTuple):
+    """Head flags as words, on their way to a primitive that reads those."""
+
+    words: jax.Array
 
 
 def width(dtype: np.dtype) -> int:
@@ -36,6 +44,11 @@ def unpacked(words: jax.Array, *, axis: int, n: int) -> jax.Array:
     found = (jnp.broadcast_to(each, shape) >> place) & np.ones((), words.dtype)
     whole = (*words.shape[:axis], words.shape[axis] * bits.size, *words.shape[axis + 1 :])
     return lax.slice_in_dim(found.reshape(whole), 0, n, axis=axis) != 0
+
+
+def as_flags(marks: jax.Array | Packed, *, axis: int, n: int) -> jax.Array:
+    """Flags as they are, or those of ``n`` elements from their words."""
+    return unpacked(marks.words, axis=axis, n=n) if isinstance(marks, Packed) else marks
 
 
 def packed(flags: jax.Array, dtype: np.dtype) -> jax.Array:

@@ -124,6 +124,11 @@ def head_flags(segments: Described) -> jax.Array:
     return jnp.asarray(segments._flags)
 
 
+def packed_of(segments: Described) -> jax.Array | None:
+    """Head flags as words of bits, where they were given so."""
+    return segments._on_device if segments._form == "bits" else None
+
+
 def shape_of(segments: Described) -> tuple[int, ...]:
     """The shape of the head flags, which are not found for it."""
     if segments._form == "bits":

@@ -20,6 +20,7 @@ from jax import lax
 from jscan import block_scans, blocks, heads, identities, meshes, primitives
 from jscan.arguments.arrays import is_held
 from jscan.arguments.identity import Neutral
+from jscan.bits import Packed, as_flags
 from jscan.called import checked
 from jscan.combine import Combine, Traced, accumulation_dtype, trace, trace_open
 from jscan.division import Division, Given, divide
@@ -84,9 +85,9 @@ def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
     """The scans of the leaves."""
     identity, traced = _resolve(call, needs_identity=exclusive)
     division = call.divided(elementwise=traced is not None)
-    flags = None if division is None else division.flags()
     starts_with = identity if exclusive else None
     if traced is None and call.method != "xla":
+        flags = None if division is None else division.flags()
         given = call.caller, call.fn, call.leaves, call.treedef, call.axis
         apart = blocks.taken_apart(*given, least=0 if flags is None else flags.ndim)
         if isinstance(apart, blocks.Apart):
@@ -101,7 +102,8 @@ def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
                 axis_name=call.axis_name,
             )
         call = dataclasses.replace(call, whole=apart)
-    return _scan(call, traced, flags, reverse=reverse, starts_with=starts_with)
+    marks = None if division is None else division.marks()
+    return _scan(call, traced, marks, reverse=reverse, starts_with=starts_with)
 
 
 def reduce(call: Call, *, num_segments: int | None) -> list[jax.Array]:
@@ -178,14 +180,16 @@ def _has_identity(call: Call, combine: Combine, *, is_combined: bool) -> bool:
 def _scan(
     call: Call,
     traced: Traced | None,
-    flags: jax.Array | None,
+    marks: jax.Array | Packed | None,
     *,
     reverse: bool,
     starts_with: Sequence[Neutral] | None,
 ) -> list[jax.Array]:
     """The scan by a primitive or in plain JAX; exclusive where it ``starts_with`` an identity."""
     if traced is not None:
-        return _scan_by_primitive(call, traced, flags, reverse=reverse, starts_with=starts_with)
+        return _scan_by_primitive(call, traced, marks, reverse=reverse, starts_with=starts_with)
+    n = call.leaves[0].shape[call.axis]
+    flags = None if marks is None else as_flags(marks, axis=call.axis, n=n)
     called = call.checked_fn()
     if call.axis_name:
         return across.scan_general_across(
@@ -221,7 +225,7 @@ def _with_scalars(
 def _scan_by_primitive(
     call: Call,
     traced: Traced,
-    flags: jax.Array | None,
+    marks: jax.Array | Packed | None,
     *,
     reverse: bool,
     starts_with: Sequence[Neutral] | None,
@@ -239,12 +243,12 @@ def _scan_by_primitive(
     def run(
         leaves: Sequence[jax.Array],
         scalars: Sequence[jax.Array],
-        flags: jax.Array | None,
+        marks: jax.Array | Packed | None,
         starts_with: Sequence[Neutral] | None,
     ) -> list[jax.Array]:
         results = primitives.scan(
             _with_scalars(leaves, scalars, call.axis),
-            flags,
+            marks,
             combine=combine,
             axis=call.axis,
             reverse=reverse,
@@ -256,11 +260,14 @@ def _scan_by_primitive(
         if exclusive or starts_with is None:
             return results
         along: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "axis_name": call.axis_name}
-        starts = None if flags is None else heads.segment_starts(flags, **along)
+        starts = None
+        if marks is not None:
+            flags = as_flags(marks, axis=call.axis, n=leaves[0].shape[call.axis])
+            starts = heads.segment_starts(flags, **along)
         return heads.shift(results, starts, starts_with, **along)
 
-    like = [*call.leaves] if flags is None else [*call.leaves, flags]
-    return meshes.automatically(run, call.leaves, traced.scalars, flags, starts_with, like=like)
+    like = primitives.joined(call.leaves, marks)
+    return meshes.automatically(run, call.leaves, traced.scalars, marks, starts_with, like=like)
 
 
 def _reduce_segments(
@@ -301,7 +308,7 @@ def _reduce_by_scan(
     """The totals of segments as the last elements of their scans, and the identity where empty."""
     axis, n = call.axis, call.leaves[0].shape[call.axis]
     names = call.axis_name if n else ()
-    scanned = _scan(call, traced, division.flags(), reverse=False, starts_with=None)
+    scanned = _scan(call, traced, division.marks(), reverse=False, starts_with=None)
     kind, descriptor = division.descriptor()
 
     def last(

@@ -1,8 +1,8 @@
 """The primitives, the functions that bind them, and the settings that are read then.
 
-One more is in `jscan.matrices`. Their rules are in `jscan.rules`, which the package imports.
-Nothing here knows what a primitive is compiled to or how it is differentiated, so that a rule can
-import this module and bind primitives itself.
+Others are in `jscan.matrices` and `jscan.multiplication`. Their rules are in `jscan.rules`, which
+the package imports. Nothing here knows what a primitive is compiled to or how it is differentiated,
+so that a rule can import this module and bind primitives itself.
 
 The operands of a primitive have one rank. Each of their dimensions is full size, or 1 where it is
 shared, which is never copied; the axis that is worked along is full size in all of them. Static
@@ -27,6 +27,7 @@ from jax import lax
 from jax.extend import core
 
 from jscan import engines, extent, heads, meshes
+from jscan.bits import Packed
 from jscan.combine import Combine
 from jscan.derivatives.components import Component
 from jscan.starts import Start
@@ -56,6 +57,7 @@ Parameters:
     reverse     whether the scan runs from the end
     exclusive   whether results hold what comes before their elements
     segmented   whether there are head flags
+    packed      whether these are words of bits (`jscan.bits`), with an axis of their own length
     used        for each leaf, whether its result is wanted
     method      "auto", "xla" or the name of a strategy
     compact     whether it may take longer on a CPU to keep little besides its results
@@ -191,7 +193,7 @@ def settings_of(params: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-def _settings(shape: tuple[int, ...]) -> dict[str, Any]:
+def settings_for(shape: tuple[int, ...]) -> dict[str, Any]:
     """The parameters of a primitive that its context says, for operands of this shape."""
     layout = meshes.layout_of(shape)
     return {
@@ -202,9 +204,9 @@ def _settings(shape: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def joined(leaves: Sequence[jax.Array], described: jax.Array | None) -> list[jax.Array]:
+def joined(leaves: Sequence[jax.Array], described: jax.Array | Packed | None) -> list[jax.Array]:
     """Operands from leaves and what describes their segments, if anything does."""
-    return [*leaves] if described is None else [*leaves, described]
+    return [*leaves, *jax.tree.leaves(described)]
 
 
 def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None]:
@@ -214,7 +216,7 @@ def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None
 
 def scan(
     leaves: Sequence[jax.Array],
-    flags: jax.Array | None,
+    flags: jax.Array | Packed | None,
     *,
     combine: Combine,
     axis: int,
@@ -240,12 +242,13 @@ def scan(
         reverse=reverse,
         exclusive=exclusive,
         segmented=flags is not None,
+        packed=isinstance(flags, Packed),
         used=(True,) * len(leaves) if used is None else tuple(used),
         method=method,
         compact=False,
         started=start is not None,
         axis_name=axis_name,
-        **_settings(extent.full_shape(operands)),
+        **settings_for(extent.full_shape(operands)),
     )
     return results
 
@@ -274,7 +277,7 @@ def reduce(
         exact=exact,
         neutral=neutral,
         axis_name=axis_name,
-        **_settings(extent.full_shape(leaves)),
+        **settings_for(extent.full_shape(leaves)),
     )
     return results
 
@@ -291,7 +294,7 @@ def tail(
     """Bind ``tail_p``."""
     operands = extent.vary_alike([*leaves, flags])
     how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse, "method": method}
-    settings = _settings(extent.full_shape(operands))
+    settings = settings_for(extent.full_shape(operands))
     results: list[jax.Array] = tail_p.bind(*operands, **how, **settings)
     return results
 
@@ -323,7 +326,7 @@ def tangent(
         dtypes=dtypes,
         method=method,
         axis_name=axis_name,
-        **_settings(extent.full_shape(operands)),
+        **settings_for(extent.full_shape(operands)),
     )
     return results
 
@@ -362,7 +365,7 @@ def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.
         unmarked = jnp.sum(~heads.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
         operands.append(unmarked)
     operands = extent.vary_alike(operands)
-    settings = _settings(marks.shape)
+    settings = settings_for(marks.shape)
     [result] = rank_p.bind(*operands, axis=axis, emit=emit, **params, **settings)
     return result
 
@@ -371,7 +374,7 @@ def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
     """Bind ``locate_p``."""
 
     def run(bounds: jax.Array) -> jax.Array:
-        settings = _settings(bounds.shape)
+        settings = settings_for(bounds.shape)
         del settings["tile"]
         [result] = locate_p.bind(bounds, n=n, emit=emit, **settings)
         return result
@@ -384,7 +387,7 @@ def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
 def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:
     """Bind ``spread_p``."""
     operands = extent.vary_alike([values, numbers])
-    settings = _settings(extent.shape_along(axis, numbers, values))
+    settings = settings_for(extent.shape_along(axis, numbers, values))
     [result] = spread_p.bind(*operands, axis=axis, axis_name=(), **settings)
     return result
 
@@ -392,6 +395,6 @@ def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:
 def collect(values: jax.Array, plan: Sequence[jax.Array], **params: Any) -> jax.Array:
     """Bind ``collect_p``; the arrays of the ``plan`` have the rank of the values."""
     operands = extent.vary_alike([values, *plan])
-    settings = _settings(extent.shape_along(params["axis"], plan[0], values))
+    settings = settings_for(extent.shape_along(params["axis"], plan[0], values))
     [result] = collect_p.bind(*operands, **params, **settings)
     return result

@@ -13,7 +13,7 @@ from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
-from jscan.division import flags_along, of_scan
+from jscan.division import marks_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
 from jscan.starts import started
 
@@ -129,7 +129,7 @@ def _linear_recurrence(
     if start:
         along: dict[str, Any] = {"axis": axis, "reverse": reverse, "axis_name": names}
         offset = started(caller, slope, offset, start[0], **along)
-    flags = flags_along(caller, segments, [offset], axis, names)
+    flags = marks_along(caller, segments, [offset], axis, names)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
     _, result = primitives.scan(
         [slope, offset],

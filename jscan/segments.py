@@ -82,8 +82,9 @@ class Segments(Described):
         of w bits: ``numpy.packbits`` with ``bitorder="little"`` makes such bytes. The first element
         starts a segment in any case. Bits behind ``total`` count for nothing.
 
-        Flags take an eighth of the memory. Where something needs them as bytes they are unpacked,
-        once in each trace: an element then costs 1/8 + 1 bytes of traffic before it is read.
+        Flags take an eighth of the memory. On a CUDA GPU scans along one dimension, or along the
+        last, read the words. Where something else needs flags they are unpacked first: an element
+        then costs 1/8 + 1 bytes of traffic before it is read.
 
         Args:
           words: ``(..., ceil(total / w))``, uint8 or uint32. Each row begins with a word.

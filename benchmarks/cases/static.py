@@ -38,7 +38,7 @@ class Call:
 def calls() -> dict[str, Call]:
     """The calls by their names."""
     along = (*_repeatable(), *_segmented(), *_rows_and_lanes(), *_across_devices())
-    every = [*_scans(), *along, *_derivatives(), *_reductions(), *_ranks()]
+    every = [*_scans(), *along, *_derivatives(), *_reductions(), *_products(), *_ranks()]
     found = {call.name: call for call in every}
     assert len(found) == len(every)
     return found
@@ -67,6 +67,18 @@ def _cumulative(what: str, operand: Operand, *segments: Operand, say: str = "", 
         return function(x, segments=flags, **how)
 
     return _call(name, call, operand, *segments)
+
+
+def _packed(what: str, n: int, dtype: str, **how: Any) -> Call:
+    """A cumulative operation of segments that are described by flags of a bit each."""
+
+    def call(x: jax.Array, words: jax.Array) -> Any:
+        segments = jscan.Segments.from_packed(words, x.shape[0])
+        return getattr(jscan, what)(x, segments=segments, **how)
+
+    told = [f"{key}={value}" if value is not True else key for key, value in how.items()]
+    name = " ".join(["segmented by bits", what, *told])
+    return _call(name, call, ((n,), dtype), ((-(-n // 32),), "uint32"))
 
 
 def _scan(name: str, fn: Any, operand: Operand, leaves: int, segments: int = 0, **how: Any) -> Call:
@@ -129,6 +141,10 @@ def _segmented() -> Iterator[Call]:
     yield _cumulative("cumsum", ((LONG,), "int32"), flags, **BACKWARDS)
     yield _cumulative("cumsum", long, flags, method="reduce_then_scan")
     yield _cumulative("cumsum", ((ODD,), "float32"), ((ODD,), "bool"))
+    for dtype in ("float32", "int8"):
+        yield _packed("cumsum", LONG, dtype)
+    yield _packed("cumsum", LONG, "float32", **BACKWARDS)
+    yield _packed("cumsum", ODD, "float32", reverse=True)
     yield _scan("segmented Welford", join_moments, long, 3, 1, identity=(0.0, 0.0, 0.0))
 
 
@@ -260,6 +276,27 @@ def _reductions() -> Iterator[Call]:
     yield _call("reduce max by flags", by_flags, ((n,), "float32"), ((n,), "bool"))
     offsets: Operand = ((count + 1,), "int32")
     yield _gradient_of(_call("reduce add by offsets", by_offsets, ((n,), "float32"), offsets))
+
+
+def _products() -> Iterator[Call]:
+    """Products of sparse matrices, whose elements are made as they are reduced."""
+    n, count = LONG, 2**22
+    where: tuple[Operand, ...] = (((n,), "int32"), ((count + 1,), "int32"))
+
+    def by(pair: str) -> Callable[..., Any]:
+        return lambda values, columns, offsets, x: jscan.csr_matvec(
+            values, columns, offsets, x, operators=pair
+        )
+
+    for dtype in ("float32", "bfloat16"):
+        x: Operand = ((count,), dtype)
+        yield _call("csr_matvec", by("sum-product"), ((n,), dtype), *where, x)
+    lone: Operand = ((), "float32")
+    yield _call("csr_matvec, one value", by("sum-product"), lone, *where, ((count,), "float32"))
+    yield _call("csr_matvec max-plus", by("max-plus"), ((n,), "int32"), *where, ((count,), "int32"))
+    for width in (3, 4, 16):
+        x = (count, width), "float32"
+        yield _call("csr_matmat", jscan.csr_matmat, ((n,), "float32"), *where, x)
 
 
 def _ranks() -> Iterator[Call]:

@@ -23,6 +23,7 @@ from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value, front
 from jscan.kernels.registers import constant
+from jscan.kernels.spreading import Bits
 from jscan.kernels.start import Start, among_first, load_first
 from jscan.kernels.tile import Tile
 
@@ -40,6 +41,7 @@ class Scan:
     linear: bool  # logaddexp of one leaf, to be summed in the linear domain
     views: tuple[View, ...]
     flag_view: View | None
+    flag_bits: Bits | None = dataclasses.field(default=None, kw_only=True)  # instead of a view
     start: Start | None = dataclasses.field(default=None, kw_only=True)
     restarts_at_first: bool = dataclasses.field(default=True, kw_only=True)  # a row, as it begins
     restarts_at_rows: bool = dataclasses.field(default=False, kw_only=True)  # see `Geometry.row`
@@ -56,9 +58,14 @@ class Scan:
         return 0 if self.start is None else self.start.inputs
 
     @property
+    def flagged(self) -> bool:
+        """Whether head flags are given."""
+        return self.flag_view is not None or self.flag_bits is not None
+
+    @property
     def segmented(self) -> bool:
         """Whether there are head flags, given or of rows."""
-        return self.flag_view is not None or self.restarts_at_rows
+        return self.flagged or self.restarts_at_rows
 
     @property
     def leaf_operator(self) -> core.ClosedJaxpr:
@@ -138,7 +145,7 @@ class Scan:
 
     def apart(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
         """The input references, and those behind them."""
-        inputs = len(self.views) + (self.flag_view is not None) + self.beside
+        inputs = len(self.views) + self.flagged + self.beside
         return refs[:inputs], refs[inputs:]
 
     def load(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
@@ -154,11 +161,14 @@ class Scan:
 
     def _flags(self, tile: Tile, inputs: Sequence[Ref], shift: int) -> list[jax.Array]:
         """The flags ``shift`` positions to the left, or none."""
-        if self.flag_view is None:
+        if not self.flagged:
             return []
         # A reversed scan restarts where the right neighbour is a head.
-        moved = shift + tile.geometry.reverse
-        return [tile.load(inputs[len(self.views)], self.flag_view, moved)]
+        moved, ref = shift + tile.geometry.reverse, inputs[len(self.views)]
+        if self.flag_view is None:
+            assert self.flag_bits is not None
+            return [self.flag_bits.load(tile, ref, moved)]
+        return [tile.load(ref, self.flag_view, moved)]
 
     def leaves(
         self, tile: Tile, inputs: Sequence[Ref], read: Sequence[jax.Array]

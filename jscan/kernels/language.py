@@ -219,7 +219,14 @@ def load_parts(ref: Ref, terms: Terms, *, mask: jax.Array | None = None) -> list
     Both come in one access.
     """
     values, multipliers = zip(*terms, strict=True)
-    return load_p.bind(ref, *values, *_present(mask), multipliers=multipliers)
+    return load_p.bind(ref, *values, *_present(mask), multipliers=multipliers, as_bytes=False)
+
+
+def load_bytes(ref: Ref, terms: Terms, *, mask: jax.Array) -> jax.Array:
+    """Reads ``ref``, seen as bytes, at the sum of ``terms``; undefined outside ``mask``."""
+    values, multipliers = zip(*terms, strict=True)
+    [found] = load_p.bind(ref, *values, mask, multipliers=multipliers, as_bytes=True)
+    return found
 
 
 def store(
@@ -298,11 +305,15 @@ def _shape_at(operands: Sequence[Aval], multipliers: Sequence[int]) -> tuple[int
     return shape_of_sum([o.shape for o in operands[: len(multipliers)]])
 
 
-def _load_abstract_eval(ref: Ref, *operands: Aval, multipliers: Sequence[int]) -> list[Aval]:
+def _load_abstract_eval(
+    ref: Ref, *operands: Aval, multipliers: Sequence[int], as_bytes: bool
+) -> list[Aval]:
     shape = _shape_at(operands, multipliers)
+    if as_bytes or ref.dtype == jnp.bool_:
+        return [Aval(shape, jnp.dtype(jnp.uint8))]
     if ref.dtype.kind == "c":
         return [Aval(shape, jnp.dtype(jnp.float32))] * 2
-    return [Aval(shape, jnp.dtype(jnp.uint8) if ref.dtype == jnp.bool_ else ref.dtype)]
+    return [Aval(shape, ref.dtype)]
 
 
 def _peek_abstract_eval(words: Ref, *operands: Aval, multipliers: Sequence[int]) -> list[Aval]:

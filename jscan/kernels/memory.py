@@ -31,9 +31,11 @@ def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array
 
 
 def load_meaning(
-    array: jax.Array, *operands: jax.Array, multipliers: Sequence[int]
+    array: jax.Array, *operands: jax.Array, multipliers: Sequence[int], as_bytes: bool
 ) -> list[jax.Array]:
     """What `load` reads from the array behind the reference."""
+    if as_bytes:
+        array = lax.bitcast_convert_type(array, jnp.uint8)
     values, mask = operands[: len(multipliers)], operands[len(multipliers) :]
     index = _index(values, multipliers)
     if mask:

@@ -21,17 +21,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from jscan import extent
+from jscan import bits, extent
 from jscan.called import Leaf
 from jscan.combine import Combine
 from jscan.kernels import (
     block,
     chained,
+    launch,
     lookback,
     reduce_then_scan,
     repeatable,
     scan_then_propagate,
+    spreading,
     tuning,
 )
 from jscan.kernels.complex import read_dtypes, real_dtypes, real_identity
@@ -44,6 +47,7 @@ from jscan.kernels.launch import (
     why_not_dtypes,
 )
 from jscan.kernels.operator import Inexpressible, front, prepare
+from jscan.kernels.spreading import Bits
 from jscan.kernels.start import placed
 from jscan.logsums import is_logaddexp
 from jscan.starts import Start
@@ -110,6 +114,7 @@ def scan(
     exclusive: bool,
     used: Sequence[bool],
     method: str,
+    packed: bool = False,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
     start: Sequence[jax.Array] | None = None,
@@ -120,8 +125,11 @@ def scan(
     Every operand's dimensions are full or 1, and `why_not` has nothing to object to. The operands
     are cut by ``tile``, or as suits their shape where that is None. ``start`` holds what comes
     before the first element of each leaf, as combined, and ``start_open`` where it does so: see
-    `jscan.starts`.
+    `jscan.starts`. Flags that are ``packed`` are words of bits.
     """
+    words = None
+    if packed and flags is not None:
+        words, flags = flags, bits.unpacked(flags, axis=axis, n=leaves[0].shape[axis])
     before = Start.of(start, start_open)
     if before is not None:
         leaves, flags, before = _together(leaves, flags, before)
@@ -130,17 +138,17 @@ def scan(
         how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
         return _trivial(leaves, flags, before, full, exclusive=exclusive, used=used, **how)
     operands = readable(leaves)
-    if flags is not None:
-        operands.append(whole_bytes(flags))
+    marks = [] if flags is None else [whole_bytes(flags)]
     operator, segmented = prepare(combine), flags is not None
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     written = tuple(w for dtype in results for w in read_dtypes(dtype))
     shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
     of_results, row = full, 0
     if before is None and method in LOOKING:
-        row = _row(operands, written, full, shape, reverse=reverse)
+        row = _row([*operands, *marks], written, full, shape, reverse=reverse)
     if row:
-        operands = [x.reshape(-1) for x in operands]
+        operands, marks = ([x.reshape(-1) for x in xs] for xs in (operands, marks))
+        words = words.reshape(-1) if words is not None and shape.outer == 1 else None
         full, axis = (math.prod(full),), 0
         method = single_pass(method, shape)
         shape = dataclasses.replace(shape, outer=1, n=full[0])
@@ -159,8 +167,11 @@ def scan(
             tuned = tuning.as_read(shape, tuned, reverse=reverse, exclusive=exclusive)
         if single_pass(method, shape) == "repeatable":
             tuned = tuning.in_groups(shape, tuned)
-    cut = Cut(
-        *(operands, full, axis, tuned),
+    cut_into = functools.partial(
+        Cut,
+        full=full,
+        axis=axis,
+        tuned=tuned,
         reverse=reverse,
         exclusive=exclusive,
         widths={dtype.itemsize for dtype in written},
@@ -170,7 +181,12 @@ def scan(
         and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
         and _takes_a_lead(combine, real_used, exclusive, segmented),
     )
-    described = _described(combine, cut, written, wanted, segmented=segmented)
+    cut, flag_bits = cut_into(operands), None
+    if words is not None and before is None:
+        flag_bits = _add_bits(cut, words, full, axis)
+    if segmented and flag_bits is None:
+        cut = cut_into([*operands, *marks])
+    described = _described(combine, cut, written, wanted, flag_bits, segmented=segmented)
     beside: list[jax.Array] = []
     if before is not None:
         beside, place = placed(before, full, axis)
@@ -178,6 +194,19 @@ def scan(
     outputs = run(described, cut, interpret, beside, single_pass(method, shape))
     kept = [dtype for dtype, u in zip(results, used, strict=True) if u]
     return joined([x.reshape(of_results) for x in outputs], kept)
+
+
+def _add_bits(cut: Cut, words: jax.Array, full: tuple[int, ...], axis: int) -> Bits | None:
+    """Adds words of flags to the operands that are cut; None where no tile can read these."""
+    width, strips = bits.width(words.dtype), (cut.tuned.strip_or_tile, cut.tuned.held)
+    if not all(spreading.fits(cut.geometry, strip, width) for strip in strips):
+        return None
+    if width == bits.width(spreading.WORD):
+        words = lax.bitcast_convert_type(words, spreading.WORD)
+    of_words = (*full[:axis], words.shape[axis], *full[axis + 1 :])
+    flat, view = launch.view(words, of_words, axis)
+    cut.operands.append(flat)
+    return Bits(view, width)
 
 
 def _row(
@@ -233,10 +262,12 @@ def _described(
     cut: Cut,
     results: tuple[np.dtype, ...],
     used: tuple[bool, ...],
+    flag_bits: Bits | None,
     *,
     segmented: bool,
 ) -> Scan:
     """The scan as its kernels see it; flags are the last operand where it is ``segmented``."""
+    by_bytes = segmented and flag_bits is None
     operator = prepare(combine)
     return Scan(
         geometry=cut.geometry,
@@ -246,8 +277,9 @@ def _described(
         identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
         used=used,
         linear=is_logaddexp(combine),
-        views=cut.views[:-1] if segmented else cut.views,
-        flag_view=cut.views[-1] if segmented else None,
+        views=cut.views[:-1] if by_bytes else cut.views,
+        flag_view=cut.views[-1] if by_bytes else None,
+        flag_bits=flag_bits,
         restarts_at_rows=cut.geometry.row > 0,
     )
 
@@ -274,7 +306,7 @@ def run(
     words = cut.tuned.window * cut.tuned.lanes
     assert cut.tuned.warps == 1 or words >= 32 * cut.tuned.warps, cut.tuned
     walks = cut.tuned.strip > 0 and scan.geometry.row > scan.geometry.length
-    walks = walks and scan.neutral is not None and scan.flag_view is None
+    walks = walks and scan.neutral is not None and not scan.flagged
     if method == "repeatable":
         body = functools.partial(repeatable.kernel, scan, cut.tuned, walks=walks)
         state = repeatable.tile_state(scan, cut.tuned)

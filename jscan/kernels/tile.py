@@ -180,10 +180,13 @@ class Tile:
         """The same, but one column of an operand whose lanes are shared."""
         if self.geometry.lanes == 1 or view.strides[2]:
             return self.load(ref, view, shift)
-        column = copy.copy(self)
-        column.geometry = dataclasses.replace(self.geometry, lanes=1, inner=1)
+        return self.column().load(ref, view, shift)
+
+    def column(self) -> Tile:
+        """The tile of one lane, as it holds what all lanes share."""
+        column = self.cut(dataclasses.replace(self.geometry, lanes=1, inner=1))
         column.lane_block = jnp.int32(0)
-        return column.load(ref, view, shift)
+        return column
 
     def row_of(self, view: View) -> jax.Array:
         """An operand's row, in a tile of one row."""
@@ -339,14 +342,11 @@ class Tile:
 
     def starts_shared(self, spread: bool) -> jax.Array:
         """Whether each element is the axis's first; a column for all lanes, unless ``spread``."""
-        return self._shared(spread).at_end(first=True)
+        return (self if spread else self.column()).at_end(first=True)
 
     def ends_shared(self, spread: bool) -> jax.Array:
         """Whether each element is the axis's last; a column for all lanes, unless ``spread``."""
-        return self._shared(spread).at_end(first=False)
-
-    def _shared(self, spread: bool) -> Tile:
-        return self if spread else self.cut(dataclasses.replace(self.geometry, lanes=1))
+        return (self if spread else self.column()).at_end(first=False)
 
     def at_end(self, *, first: bool) -> jax.Array:
         """Whether each element is the first one of the axis in memory, or the last."""

@@ -98,17 +98,26 @@ def reduce_across(
     totals = primitives.reduce(
         leaves, descriptor, kind=kind, num_segments=num_segments, exact=True, **how
     )
-    if combine.is_sum:
-        results = [heads.sum_of_parts(x, axis_name) for x in totals]
-    else:
-        fn = functools.partial(combine, differentiable=differentiable)
-        results = _folded(fn, [heads.gather_parts(x, axis_name) for x in totals])
-        if differentiable:
-            results = [_from_the_first(x, axis_name) for x in results]
+    results = combined_across(totals, combine, axis_name, differentiable=differentiable)
     if exact:
         return results
     narrow = combine.result_dtypes([x.dtype for x in leaves])
     return [x.astype(dtype) for x, dtype in zip(results, narrow, strict=True)]
+
+
+def combined_across(
+    totals: Sequence[jax.Array],
+    combine: Combine,
+    axis_name: AxisName,
+    *,
+    differentiable: bool = False,
+) -> list[jax.Array]:
+    """The totals of all devices, from those of each, in the devices' order."""
+    if combine.is_sum:
+        return [heads.sum_of_parts(x, axis_name) for x in totals]
+    fn = functools.partial(combine, differentiable=differentiable)
+    results = _folded(fn, [heads.gather_parts(x, axis_name) for x in totals])
+    return [_from_the_first(x, axis_name) for x in results] if differentiable else results
 
 
 def scan_general_across(

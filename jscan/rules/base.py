@@ -51,6 +51,7 @@ def register(
     across: Form | None = None,
     uneven: Form | None = None,
     on_cpu: Form | None = None,
+    divisible: Callable[..., Form | None] | None = None,
     batch: Callable[..., tuple[list[jax.Array], list[int]]] | None = None,
     jvp: Callable[..., tuple[list[jax.Array], list[Tangent]]] | None = None,
     transpose: Callable[..., list[Any]] | None = None,
@@ -69,6 +70,7 @@ def register(
         told.
       dimensions: those of operands and results, given their abstract values and the parameters.
       on_cpu: the form for CPUs, if they have one of their own.
+      divisible: for some parameters, a form of other primitives that can be divided instead.
       batch: the rule of ``vmap``, if it is not `batched`.
       jvp: results and tangents from primals and tangents, if it can be differentiated.
       transpose: cotangents of the operands from those of the results, if it can be linear.
@@ -80,12 +82,13 @@ def register(
         _lower_to_kernels, functools.partial(_chosen, name, in_kernels, plain)
     )
     check = functools.partial(_check_method, name, in_kernels)
+    spelled = divisible or (lambda **_: None)
     lowerings = {"cuda": on_cuda, None: functools.partial(_lower, plain, on_cuda, False)}
     if on_cpu is not None:
         lowerings["cpu"] = functools.partial(_lower, on_cpu, on_cuda, True)
     for platform, rule in lowerings.items():
         in_parts = functools.partial(
-            _in_parts, primitive, uneven, dimensions, check, platform == "cuda"
+            _in_parts, primitive, uneven, dimensions, check, spelled, platform == "cuda"
         )
         lowering = functools.partial(_lower_to_devices, in_parts, across, rule)
         mlir.register_lowering(primitive, lowering, platform=platform)
@@ -178,6 +181,7 @@ def _in_parts(
     uneven: Form | None,
     dimensions: Callable[..., partition.Dimensions],
     check: Callable[..., None],
+    divisible: Callable[..., Form | None],
     is_cuda: bool,
     ctx: mlir.LoweringRuleContext,
     *operands: Any,
@@ -185,6 +189,11 @@ def _in_parts(
     **params: Any,
 ) -> Sequence[Any]:
     """Lower to parts, in which each device binds ``primitive`` again for what it holds."""
+    instead = divisible(**params)
+    if instead is not None:
+        with _as_traced(ctx, {**params, "layout": layout}):
+            rule = mlir.lower_fun(instead, multiple_results=True)
+            return rule(ctx, *operands, layout=layout, **params)
     divided = dimensions(ctx.avals_in, ctx.avals_out, **params)
     params["layout"] = None
     with _as_traced(ctx, params):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,11 +10,11 @@ from jax.core import ShapedArray
 from jax.extend import core
 from jax.interpreters import ad
 
-from jscan import extent
+from jscan import bits, extent
 from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.scan_jvp import scan_jvp
-from jscan.derivatives.tangents import Tangent, summed_to
+from jscan.derivatives.tangents import Tangent, summed_to, zero_of
 from jscan.plain import sequence
 from jscan.plain.across import scan_across
 from jscan.plain.scan import scan_in_plain_jax
@@ -49,6 +49,7 @@ def scan_in_kernels(
     used: tuple[bool, ...],
     interpret: bool,
     started: bool,
+    packed: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
     """The scan by the kernels of a strategy."""
@@ -64,7 +65,7 @@ def scan_in_kernels(
     reason = kernels.why_not(leaves, **how)
     if reason is not None:
         raise base.NoKernel(reason)
-    how |= {"reverse": reverse, "used": used, "interpret": interpret}
+    how |= {"reverse": reverse, "used": used, "interpret": interpret, "packed": packed}
     return kernels.scan(leaves, flags, **how, **begins)
 
 
@@ -90,15 +91,51 @@ def scan_on_cpu(*operands: jax.Array, **params: Any) -> list[jax.Array]:
 
 
 def _scan_by(
-    form: base.Form,
-    *operands: jax.Array,
-    combine: Combine,
-    segmented: bool,
-    started: bool,
-    **params: Any,
+    form: base.Form, *operands: jax.Array, started: bool, **params: Any
 ) -> list[jax.Array]:
+    operands, params = _by_flags(operands, params)
+    combine, segmented = params["combine"], params["segmented"]
     operands, begins = _parts(operands, combine, segmented=segmented, started=started)
-    return form(*operands, combine=combine, segmented=segmented, **begins, **params)
+    return form(*operands, **begins, **params)
+
+
+def _by_flags(
+    operands: Sequence[Any], params: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The operands and parameters of the same scan, whose flags are not packed."""
+    if not params["packed"]:
+        return tuple(operands), {**params}
+    place, axis = params["combine"].num_leaves, params["axis"]
+    n = extent.full_shape([_aval(x) for x in operands[:place]])[axis]
+    flags = bits.unpacked(operands[place], axis=axis, n=n)
+    return (*operands[:place], flags, *operands[place + 1 :]), {**params, "packed": False}
+
+
+def _aval(x: Any) -> Any:
+    return x.aval if ad.is_undefined_primal(x) else x
+
+
+def _bound_by_flags(*operands: jax.Array, **params: Any) -> list[jax.Array]:
+    """The scan by flags that are not packed, which can be divided with the leaves."""
+    operands, params = _by_flags(operands, params)
+    results: list[jax.Array] = scan_p.bind(*operands, **params)
+    return results
+
+
+def scan_divisible(*, packed: bool, **_: Any) -> base.Form | None:
+    """A form that can be divided in place of a scan by packed flags."""
+    return _bound_by_flags if packed else None
+
+
+def scan_tangents(
+    primals: Sequence[jax.Array], tangents: Sequence[Tangent], **params: Any
+) -> tuple[list[jax.Array], list[Tangent]]:
+    """Results and tangents; the recurrences of other scans than sums read no packed flags."""
+    if params["packed"] and not params["combine"].is_sum:
+        place = params["combine"].num_leaves
+        primals, params = _by_flags(primals, params)
+        tangents = [*tangents[:place], zero_of(primals[place]), *tangents[place + 1 :]]
+    return scan_jvp(primals, tangents, **params)
 
 
 def scan_transpose(
@@ -111,6 +148,7 @@ def scan_transpose(
     transposition.check_linear("scan", combine, moving, wanted, identity=params["exclusive"])
     if combine.is_sum:
         return _transposed_sum(cotangents, *operands, **params)
+    operands, params = _by_flags(operands, params)
     return transposition.by_tangents(scan_in_plain_jax, scan_jvp, cotangents, operands, **params)
 
 
@@ -198,7 +236,8 @@ base.register(
     in_kernels=scan_in_kernels,
     dimensions=partition.together,
     on_cpu=scan_on_cpu,
-    jvp=scan_jvp,
+    divisible=scan_divisible,
+    jvp=scan_tangents,
     transpose=scan_transpose,
     dce=scan_dce,
 )

@@ -218,11 +218,13 @@ class _Operands:
         return self.value(number, shape) if len(self._rest) > number else None
 
 
-def _load(ctx: Context, ref: Value, *operands: Value, multipliers: Sequence[int]) -> list[Value]:
+def _load(
+    ctx: Context, ref: Value, *operands: Value, multipliers: Sequence[int], as_bytes: bool
+) -> list[Value]:
     parts, shape = _Operands(ctx, ref, operands, multipliers), ctx.avals_out[0].shape
     dtype, mask = ctx.avals_in[0].dtype, parts.mask(0, shape)
-    if dtype.kind != "c":
-        cast = 8 if dtype == jnp.bool_ else None
+    if as_bytes or dtype.kind != "c":
+        cast = 8 if as_bytes or dtype == jnp.bool_ else None
         return [triton._load(parts.address(shape, cast=cast), mask=mask)]
     word = triton._load(parts.address(shape, cast=64), mask=mask)
     return [_half(word, high=high) for high in (False, True)]

@@ -2,7 +2,6 @@
 
 from jscan.kernels.tuning.choose import REDUCTION as REDUCTION
 from jscan.kernels.tuning.choose import SCAN as SCAN
-from jscan.kernels.tuning.choose import beside as beside
 from jscan.kernels.tuning.choose import block as block
 from jscan.kernels.tuning.choose import chain as chain
 from jscan.kernels.tuning.choose import chosen as chosen
@@ -28,3 +27,4 @@ from jscan.kernels.tuning.holding import as_read as as_read
 from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows
 from jscan.kernels.tuning.one_row import suits_one_row as suits_one_row
+from jscan.kernels.tuning.pressure import beside as beside

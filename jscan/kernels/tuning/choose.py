@@ -23,6 +23,7 @@ import jax
 from jscan.kernels.tuning import h100, h200
 from jscan.kernels.tuning.cut import Rule, Shape, Tuning, first_match, next_power_of_2
 from jscan.kernels.tuning.figures import Device
+from jscan.kernels.tuning.pressure import of_a_warp
 
 MEASURED = {"NVIDIA H200": h200.DEVICE, "NVIDIA H100 80GB HBM3": h100.DEVICE}
 
@@ -70,7 +71,7 @@ def block(shape: Shape) -> Tuning | None:
     elements = rows * length * lanes
     programs = -(-shape.outer // rows) * -(-shape.inner // lanes)
     spread = programs < known.block_programs
-    warps = min(16, max(1, elements // 1024)) if spread else max(1, elements // 4096)
+    warps = min(16, max(1, elements // (1024 if spread else of_a_warp(shape))))
     return Tuning(length=length, lanes=lanes, warps=warps, window=1, rows=rows)
 
 
@@ -111,20 +112,10 @@ def scatter(shape: Shape) -> Tuning:
     "Ranks, packing, conversions").
     """
     chosen = lookback(shape)
-    if shape.tile is not None or shape.inner > 1:
+    if shape.tile is not None:
         return chosen
-    return dataclasses.replace(chosen, length=min(chosen.length, 2048))
-
-
-def beside(shape: Shape, chosen: Tuning, arrays: int) -> Tuning:
-    """The tile of a scan that reads and writes so many arrays, of which it scans few.
-
-    A thread holds its elements of several of them at once. With eleven, 128 of each spill 12 kB and
-    32 none (benchmarks/results/static-sm-90.json, "gradient of Welford").
-    """
-    if shape.tile is not None or shape.inner > 1 or arrays <= 6 or chosen.length >= shape.n:
-        return chosen
-    return dataclasses.replace(chosen, length=min(chosen.length, 1024 * chosen.warps))
+    most = 1024 if 1 < chosen.lanes < 32 else 2048
+    return dataclasses.replace(chosen, length=min(chosen.length, most // chosen.lanes))
 
 
 def serial(shape: Shape) -> Tuning:
@@ -202,10 +193,14 @@ def _beside_lanes(shape: Shape) -> Tuning:
     if shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32:
         # Sectors at both ends are another program's too: sum (33, 2048, 999), float32, 0.64 of copy
         # speed with 128 lanes, 0.58 with 64, 0.47 with 32 (H200, 2026-11-23).
-        lanes = 128 if shape.words == 1 and not shape.segmented else 64
-    length = min(device().lane_elements // lanes // shape.words, 1024)
-    if shape.segmented or shape.equations > 4:
-        length //= 2
+        lanes = 128 if shape.words == 1 and not shape.segmented else 64 if shape.words < 4 else 32
+    length = min(device().lane_elements // lanes // shape.registers, 1024)
+    # Both together spill: logaddexp by segments, bfloat16, 972 to 2616 bytes with half the tile.
+    length //= 2 ** (shape.segmented + (shape.equations > 4))
+    if 4 < lanes < 32 and shape.inner < lanes:
+        # Threads share a lane, and masks are held: sum of (420979, 10), float32, spilled 2.4 kB
+        # with 128 positions a thread.
+        length = min(length, 2048 // lanes)
     # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to
     # go (benchmarks/NOTES.md, "The tile").
     window = 2 if lanes >= 32 else 8 if lanes == 16 else 16

@@ -84,6 +84,11 @@ class Shape:
         return next_power_of_2(max(self.width, 4)) // 4
 
     @property
+    def registers(self) -> int:
+        """The registers that an element takes while it is combined: narrow ones take one each."""
+        return max(self.words, next_power_of_2(self.leaves))
+
+    @property
     def uneven(self) -> bool:
         """Whether rows begin inside of 16 bytes, those of all leaves together."""
         return self.n % (16 // min(self.width, 16)) != 0

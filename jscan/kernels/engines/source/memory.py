@@ -102,7 +102,8 @@ def _load(at: Equation) -> list[Operand]:
     access, shape = _Access(at), at.shape
     names = at.names()
     if len(names) == 1:
-        pointer = access.pointer(shape, cast="tl.uint8" if access.ref.dtype == BOOL else None)
+        by_bytes = at.params["as_bytes"] or access.ref.dtype == BOOL
+        pointer = access.pointer(shape, cast="tl.uint8" if by_bytes else None)
         at.function.line(f"{names[0].text} = tl.load({pointer}{access.mask(0, shape)})")
         return names
     word = at.function.new(U64, shape)

@@ -1,0 +1,46 @@
+"""What fits the registers of a thread, which are 255; the rest is spilled to memory.
+
+Checked by the compiler (benchmarks/results/static-sm-90.json), not by time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jscan.kernels.tuning.cut import Shape, Tuning, next_power_of_2
+
+HELD = 384
+"""The registers of a thread that elements of several arrays may take; it has 255, and most of these
+elements are not needed at one time."""
+
+
+def beside(shape: Shape, chosen: Tuning, arrays: int) -> Tuning:
+    """The tile of a scan that reads and writes so many arrays, of which it scans few.
+
+    A thread holds its elements of several of them at once: of eleven, 128 of each spill 12 kB and
+    32 none; of five, 128 of each spill 1.1 kB and 64 none (benchmarks/NOTES.md, "Spills"). A tile
+    of whole rows gets more warps instead. Where a lane is several threads', more is under way.
+    """
+    if shape.tile is not None:
+        return chosen
+    elements = chosen.rows * chosen.length * chosen.lanes // (32 * chosen.warps)
+    held = elements * arrays * -(-shape.words // next_power_of_2(shape.leaves))
+    limit = HELD // 2 if shape.inner > 1 and chosen.lanes < 32 else HELD
+    while held > limit and elements > 8:
+        if chosen.length >= shape.n:
+            chosen = dataclasses.replace(chosen, warps=2 * chosen.warps)
+        else:
+            chosen = dataclasses.replace(chosen, length=chosen.length // 2)
+        elements, held = elements // 2, held // 2
+    return chosen
+
+
+def of_a_warp(shape: Shape) -> int:
+    """The elements of a tile of whole rows that a warp can hold while it combines them.
+
+    Rows of 4000, two leaves: affine 255 registers and none spilled; maximum and sum of exponentials
+    912 bytes spilled, by two warps none (benchmarks/NOTES.md, "Spills").
+    """
+    flags_of_wide = shape.segmented and shape.words > shape.leaves
+    pressure = shape.registers * (2 if shape.equations > 4 or flags_of_wide else 1)
+    return 4096 * 2 // max(2, pressure)

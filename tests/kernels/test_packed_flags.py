@@ -1,0 +1,164 @@
+"""Kernels that read head flags as words of bits, against loops in NumPy and flags of bytes."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jscan
+from jscan import Segments, operators, primitives
+from jscan.kernels import tuning
+from tests import reference
+from tests.cases import head_flags
+from tests.engines import Engine
+from tests.kernels.test_lowering import cuda_program
+
+STRATEGIES = ("lookback", "chained", "reduce_then_scan", "scan_then_propagate", "repeatable")
+INTERPRETED = [Engine(f"{s}-interpreted", s, (), interpreted=True) for s in STRATEGIES]
+ON_A_GPU = [
+    Engine(f"{s}-{name}", s, (), gpu=True, builder=builder)
+    for s in ("block", *STRATEGIES)
+    for name, builder in (("gpu", None), ("gpu-by-jax-triton", "jax-triton"))
+]
+every_engine = pytest.mark.parametrize(
+    "strategy",
+    [
+        *(pytest.param(e, id=e.name) for e in INTERPRETED),
+        pytest.param(Engine("block-interpreted", "block", (), interpreted=True), id="block"),
+        *(pytest.param(e, id=e.name, marks=pytest.mark.gpu) for e in ON_A_GPU),
+    ],
+)
+every_word = pytest.mark.parametrize("word", ["uint8", "uint32"])
+SHORT = tuning.Tuning(length=64, lanes=1, warps=1, window=4, strip=32)
+
+
+def packed(flags, word):
+    """Segments of the flags, by their words."""
+    return Segments.from_packed(Segments.from_flags(flags).packed(word), flags.shape[-1])
+
+
+def run(strategy, call, *operands):
+    """The results of a call that takes a method, with short tiles on a machine without a GPU."""
+    tile = SHORT if strategy.interpreted and strategy.method != "block" else None
+    with strategy.active(), primitives.tiled(tile):
+        found = jax.jit(functools.partial(call, method=strategy.method))(*operands)
+    return jax.tree.map(np.asarray, found)
+
+
+@pytest.mark.sweep
+@every_word
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "own"), [((257,), True), ((192,), True), ((3, 96), True), ((4, 70), True)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@every_engine
+def test_sums(strategy, dtype, shape, own, reverse, exclusive, word):
+    rng = np.random.default_rng(shape[-1])
+    x = rng.integers(-9, 9, shape).astype(dtype)
+    flags = np.array(head_flags(shape if own else shape[-1:], share=0.05))
+    how = {"axis": len(shape) - 1, "reverse": reverse, "exclusive": exclusive}
+
+    def call(x, segments, method):
+        return jscan.cumsum(x, segments=segments, method=method, **how)
+
+    identity = x.dtype.type(0)
+    expected = reference.scan(np.add, x, flags=flags, identity=identity, **how)
+    result = run(strategy, call, x, packed(flags, word))
+    reference.assert_equal(result, np.asarray(expected).astype(dtype))
+
+
+@pytest.mark.sweep
+@every_engine
+def test_flags_shared_by_rows_and_operators_of_two_leaves(strategy):
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(-2, 3, (2, 3, 160)).astype(np.int32)
+    flags = np.array(head_flags((160,), share=0.1))
+
+    def call(a, b, segments, method):
+        how = {"axis": 1, "segments": segments, "method": method}
+        return jscan.linear_recurrence(a, b, **how), jscan.cummax(b, **how)
+
+    recurrence, highest = run(strategy, call, a, b, packed(flags, "uint32"))
+    _, expected = reference.scan(operators.affine, (a, b), axis=1, flags=flags)
+    np.testing.assert_array_equal(recurrence, expected)
+    np.testing.assert_array_equal(highest, reference.scan(np.maximum, b, axis=1, flags=flags))
+
+
+def test_kernels_read_words():
+    """Where they can; elsewhere words are spread out in memory first."""
+
+    def sizes(shape, of_words, **how):
+        words = jax.ShapeDtypeStruct(of_words, jnp.uint32)
+
+        def call(x, words):
+            axis = how.get("axis", 0)
+            return jscan.cumsum(x, segments=Segments.from_packed(words, x.shape[axis]), **how)
+
+        program = cuda_program(call, jax.ShapeDtypeStruct(shape, jnp.float32), words)
+        [found] = re.findall(r"custom_call @\S*triton\S*\(.*\) .* : \((.*?)\) ->", program)
+        return re.findall(r"tensor<(\d+)x(\w+)>", found)[1]
+
+    n, words = 2**20, 2**15
+    assert sizes((n,), (words,)) == (str(words), "i32")
+    assert sizes((n - 77,), (-(-(n - 77) // 32),), reverse=True)[1] == "i32"
+    assert sizes((64, 4096), (64, 128), axis=1) == (str(64 * 128), "i32")
+    assert sizes((2**14, 64), (2**9,), axis=0) == (str(2**14), "i1")
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_words_are_mapped(rows):
+    flags = np.array(head_flags((3, 70), share=0.2))
+    x = np.arange(3 * 70, dtype=np.float32).reshape(3, 70)
+    words = np.asarray(Segments.from_flags(flags).packed())
+
+    def sums(x, words):
+        return jscan.cumsum(x, segments=Segments.from_packed(words, 70))
+
+    if rows:
+        found = jax.vmap(sums)(x, words)
+        expected = reference.scan(np.add, x, axis=1, flags=flags)
+    else:
+        found = jax.vmap(sums, (None, 0))(x[0], words)
+        expected = reference.scan(np.add, np.broadcast_to(x[0], (3, 70)), axis=1, flags=flags)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("fn", [jnp.add, jnp.maximum], ids=["add", "maximum"])
+def test_derivatives_are_those_of_flags(fn):
+    flags = np.array(head_flags((35,), share=0.2))
+    x = np.random.default_rng(0).normal(size=35)
+
+    def total(x, segments):
+        y = jscan.associative_scan(fn, x, segments=segments)
+        return jnp.sum(jnp.sin(y) * jnp.arange(35.0))
+
+    slope = jax.jit(jax.value_and_grad(total))
+    found, expected = (slope(x, s) for s in (packed(flags, "uint8"), Segments.from_flags(flags)))
+    jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-12), found, expected)
+
+
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+@pytest.mark.parametrize("spec", [(None, "x"), ("x", None)])
+def test_packed_flags_on_meshes(kind, spec):
+    kinds = (getattr(jax.sharding.AxisType, kind),)
+    mesh = jax.make_mesh((2,), ("x",), axis_types=kinds, devices=jax.devices()[:2])
+    flags = np.array(head_flags((4, 70), share=0.2))
+    x = np.arange(280, dtype=np.float32).reshape(4, 70)
+    words = np.asarray(Segments.from_flags(flags).packed())
+    with jax.set_mesh(mesh):
+        placed = jax.device_put(x, jax.NamedSharding(mesh, jax.P(*spec)))
+        beside = jax.device_put(words, jax.NamedSharding(mesh, jax.P()))
+
+        @jax.jit
+        def sums(x, words):
+            return jscan.cumsum(x, axis=1, segments=Segments.from_packed(words, 70))
+
+        found = sums(placed, beside)
+    np.testing.assert_array_equal(found, reference.scan(np.add, x, axis=1, flags=flags))
