@@ -1,4 +1,4 @@
-"""The primitives, the functions that bind them, and the settings that are read then.
+"""The primitives, functions that bind most of them, and the settings that are read then.
 
 Others are in `jscan.matrices` and `jscan.multiplication`. Their rules are in `jscan.rules`, which
 the package imports. Nothing here knows what a primitive is compiled to or how it is differentiated,
@@ -21,12 +21,10 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend import core
 
-from jscan import engines, extent, heads, meshes
+from jscan import engines, extent, meshes
 from jscan.bits import Packed
 from jscan.combine import Combine
 from jscan.derivatives.components import Component
@@ -48,7 +46,7 @@ scan_p = _primitive("jscan_scan")
 """Every scan.
 
 Operands: the K leaves, then head flags where ``segmented``; then, where it is ``started``, the
-values of a `jscan.starts.Start` and whether it is open.
+values of a `jscan.starts.Start` and, if that may be closed, whether it is open.
 Results: the leaves that ``used`` names, at full size, in the dtypes of the leaves.
 Parameters:
 
@@ -61,7 +59,7 @@ Parameters:
     used        for each leaf, whether its result is wanted
     method      "auto", "xla" or the name of a strategy
     compact     whether it may take longer on a CPU to keep little besides its results
-    started     whether there is a start. Only lowerings bind such a scan: it has no derivative
+    started     whether there is a start. One that may be closed is bound by lowerings alone
     axis_name   the mesh axes across which the axis goes on, inside of ``shard_map``; () if it ends
 
 and those of every primitive, which the context says in which it is bound:
@@ -130,6 +128,19 @@ Result: int32, ``size`` long along the ``axis``. ``emit`` says what it holds:
 ``axis_name`` is as in ``scan_p``; only "before" and "number" of a mask go on across mesh axes.
 ``source`` says what is marked: where a "mask" is not zero; where head "flags" are not zero, and the
 first element in any case; where a value begins one of the "runs" of equal values.
+"""
+
+move_p = _primitive("jscan_move")
+"""Elements moved to where their marks send them, in one pass: what a gather by ``rank_p`` gives.
+
+Operands: the marks; the elements; then for "places" what fills, of size 1 along the ``axis``, or
+for "order" how many elements of each row are unmarked, as for ``rank_p``.
+Result: the elements, ``size`` long along the ``axis``. ``emit`` says what it holds:
+
+    places    the marked elements, in order, then what fills
+    order     the unmarked elements, then the marked ones
+
+``source`` is as in ``rank_p``; of an "order" it is "mask". It is linear in what moves and fills.
 """
 
 locate_p = _primitive("jscan_locate")
@@ -232,7 +243,6 @@ def scan(
         raise ValueError("an exclusive scan needs an operator with an identity")
     given = joined(leaves, flags)
     if start is not None:
-        assert start.open is not None
         given += start.arrays
     operands = extent.vary_alike(given, axis_name)
     results: list[jax.Array] = scan_p.bind(
@@ -329,59 +339,6 @@ def tangent(
         **settings_for(extent.full_shape(operands)),
     )
     return results
-
-
-def rank(
-    marks: jax.Array,
-    *,
-    axis: int,
-    emit: str,
-    source: str = "mask",
-    reverse: bool = False,
-    size: int | None = None,
-    axis_name: AxisName = (),
-) -> jax.Array:
-    """Bind ``rank_p``; ``size`` may be more than there are elements."""
-    extent.check_places("jscan", "marks", marks, axis)
-    n = marks.shape[axis]
-    length = n if size is None else size
-
-    def run(marks: jax.Array) -> jax.Array:
-        # Kernels write no more words than there are elements.
-        how: dict[str, Any] = {"source": source, "reverse": reverse, "axis_name": axis_name}
-        head = _bind_rank(marks, axis=axis, emit=emit, size=min(length, n), **how)
-        if length <= n:
-            return head
-        shape = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
-        return lax.concatenate([head, lax.full(shape, np.int32(n))], axis)
-
-    dimensions = meshes.instead_of(axis) if emit == "places" else meshes.same
-    return meshes.automatically(run, marks, like=[marks], dimensions=dimensions)
-
-
-def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.Array:
-    operands = [marks]
-    if emit == "order":
-        unmarked = jnp.sum(~heads.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
-        operands.append(unmarked)
-    operands = extent.vary_alike(operands)
-    settings = settings_for(marks.shape)
-    [result] = rank_p.bind(*operands, axis=axis, emit=emit, **params, **settings)
-    return result
-
-
-def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
-    """Bind ``locate_p``."""
-
-    def run(bounds: jax.Array) -> jax.Array:
-        settings = settings_for(bounds.shape)
-        del settings["tile"]
-        [result] = locate_p.bind(bounds, n=n, emit=emit, **settings)
-        return result
-
-    return meshes.automatically(
-        run, bounds, like=[bounds], dimensions=meshes.instead_of(bounds.ndim - 1)
-    )
 
 
 def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:

@@ -323,7 +323,7 @@ class StripWalk:
 
     def _scatter(self, scatter: Callable[..., None], marked: Marked) -> None:
         for ref, value in self.results(marked.values):
-            scatter(ref, self.keys.num_segments, marked.key, value, marked.where)
+            scatter(ref, self.keys.num_segments, marked.key, value, where=marked.where)
 
     def results(self, values: Sequence[jax.Array]) -> Iterator[tuple[Ref, jax.Array]]:
         """The results that somebody uses, each with its value."""

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, heads, logsums, meshes, operators, primitives
+from jscan import extent, heads, logsums, meshes, operators, primitives, ranks
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype
 from jscan.pairs import operator_on
@@ -101,14 +101,14 @@ def segment_numbers(
     if kind == "ids":
         return descriptor
     if kind == "offsets":
-        ids = primitives.locate(jnp.moveaxis(descriptor, axis, -1), n=n, emit="ids")
+        ids = ranks.locate(jnp.moveaxis(descriptor, axis, -1), n=n, emit="ids")
         return jnp.moveaxis(ids, -1, axis)
     as_flags = (
         heads.as_bool(descriptor) if kind == "flags" else heads.changes(descriptor, axis=axis)
     )
     behind_first = as_flags & ~heads.is_first(descriptor, axis=axis)
     if bound and n < 2**31:
-        before = primitives.rank(behind_first, axis=axis, emit="number")
+        before = ranks.rank(behind_first, axis=axis, emit="number")
         return before + np.int32(1)
     return lax.cumsum(behind_first.astype(jnp.int32), axis)
 

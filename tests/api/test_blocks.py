@@ -186,3 +186,16 @@ def test_a_large_operator_compiles_to_few_operations_on_a_cpu():
     assert len(text.splitlines()) < 6000
     want = jax.grad(lambda x: jnp.sum(lax.associative_scan(product, x)))(x[:20])
     np.testing.assert_allclose(gradient(x[:20]), want, rtol=1e-4, atol=1e-4)
+
+
+def test_a_scan_of_blocks_goes_on_from_where_another_ended():
+    fn, elems = OPERATORS["affine"]
+    whole = jscan.associative_scan(fn, elems)
+    first = jax.tree.map(lambda x: x[:9], elems)
+    rest = jax.tree.map(lambda x: x[9:], elems)
+    begun = jscan.associative_scan(fn, first)
+    last = jax.tree.map(lambda x: x[-1], begun)
+    for exclusive in (False, True):
+        found = jscan.associative_scan(fn, rest, init=last, exclusive=exclusive)
+        want = jax.tree.map(lambda x: x[8:-1] if exclusive else x[9:], whole)  # noqa: B023
+        assert_close(found, want)

@@ -17,7 +17,8 @@ FLOORS = (
     "report",
     "jscan",
     "sparse",
-    "scans recurrences matrix_recurrences tridiagonal reductions selections statistics "
+    "scans cumulative recurrences matrix_recurrences tridiagonal reductions selections "
+    "statistics "
     "vectors compaction runs networks",
     "groups",
     "by_ids",
@@ -28,10 +29,11 @@ FLOORS = (
     "derivatives.scan_jvp",
     "plain",
     "plans segments described counted traced_bounds",
+    "ranks",
     "matrices multiplication primitives",
     "kernels",
     "derivatives",
-    "logsums",
+    "compensation logsums",
     "pairs",
     "blocks combine starts",
     "heads unrolled",

@@ -292,6 +292,22 @@ def test_reductions_by_a_plan(monkeypatch, inner):
 
 
 @pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
+def test_moves_by_strips(dtype):
+    x, flags = numbers(dtype)
+    tile = tuning.Tuning(length=32, lanes=1, warps=1, window=2, strip=16)
+    with primitives.tiled(tile):
+        packed = jscan.pack(x, flags, size=20, fill_value=7)
+        parted = jscan.split(x, flags)
+        [places] = jscan.nonzero(flags, size=20)
+    filled = np.concatenate([x[flags], np.full(20, 7)])[:20]
+    np.testing.assert_array_equal(packed, filled)
+    np.testing.assert_array_equal(parted, np.concatenate([x[~flags], x[flags]]))
+    found = np.concatenate([np.flatnonzero(flags), np.zeros(20)])[:20]
+    np.testing.assert_array_equal(places, found)
+
+
+@pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize("width", [None, 3])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
 def test_products_of_sparse_matrices(dtype, width):
