@@ -123,6 +123,9 @@ def _repeatable() -> Iterator[Call]:
     long: Operand = ((LONG,), "float32")
     fixed: Any = {"method": "repeatable"}
     yield _cumulative("cumsum", long, **BACKWARDS, **fixed)
+    yield _cumulative("cumsum", long, **fixed, precise=True)
+    yield _cumulative("cumsum", long, precise=True)
+    yield _cumulative("cumsum", long, ((LONG,), "bool"), precise=True)
     yield _cumulative("cumlogsumexp", long, **fixed)
     yield _scan("affine, one result, repeatable", operators.affine, long, 2, only=1, **fixed)
     yield _scan("Welford, repeatable", join_moments, long, 3, **fixed)
