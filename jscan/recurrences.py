@@ -56,7 +56,8 @@ def linear_recurrence(
       exclusive: leave each element out of its own result, which is then the state before it:
         ``h[t-1]``, so ``h0`` at the first element and zero at heads behind it.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
-        result or ``(length of axis,)``: ``h[t] = b[t]`` at each head but the first.
+        result, its leading dimensions through ``axis``, or ``(length of axis,)``: ``h[t] = b[t]``
+        at each head but the first.
       axis_name: as for ``jscan.associative_scan``; ``h0`` is given to each device, and precedes the
         part of the first (the last, when reversed).
       method: as for ``jscan.associative_scan``.
