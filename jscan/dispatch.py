@@ -20,9 +20,10 @@ from jax import lax
 from jscan import heads, identities, meshes, primitives
 from jscan.arguments.arrays import is_held
 from jscan.arguments.identity import Neutral
-from jscan.bits import Packed, as_flags
+from jscan.bits import Marks
 from jscan.called import checked
 from jscan.combine import Combine, Traced, accumulation_dtype, trace, trace_open
+from jscan.described import flags_of
 from jscan.division import Division, Given, divide
 from jscan.operators import Operator
 from jscan.plain import across
@@ -162,7 +163,7 @@ def _has_identity(call: Call, combine: Combine, *, is_combined: bool) -> bool:
 def _scan(
     call: Call,
     traced: Traced | None,
-    marks: jax.Array | Packed | None,
+    marks: Marks | None,
     *,
     reverse: bool,
     starts_with: Sequence[Neutral] | None,
@@ -171,7 +172,7 @@ def _scan(
     if traced is not None:
         return _scan_by_primitive(call, traced, marks, reverse=reverse, starts_with=starts_with)
     n = call.leaves[0].shape[call.axis]
-    flags = None if marks is None else as_flags(marks, axis=call.axis, n=n)
+    flags = None if marks is None else flags_of(marks, axis=call.axis, n=n)
     called = call.checked_fn()
     if call.axis_name:
         return across.scan_general_across(
@@ -207,7 +208,7 @@ def _with_scalars(
 def _scan_by_primitive(
     call: Call,
     traced: Traced,
-    marks: jax.Array | Packed | None,
+    marks: Marks | None,
     *,
     reverse: bool,
     starts_with: Sequence[Neutral] | None,
@@ -225,7 +226,7 @@ def _scan_by_primitive(
     def run(
         leaves: Sequence[jax.Array],
         scalars: Sequence[jax.Array],
-        marks: jax.Array | Packed | None,
+        marks: Marks | None,
         starts_with: Sequence[Neutral] | None,
     ) -> list[jax.Array]:
         results = primitives.scan(
@@ -244,7 +245,7 @@ def _scan_by_primitive(
         along: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "axis_name": call.axis_name}
         starts = None
         if marks is not None:
-            flags = as_flags(marks, axis=call.axis, n=leaves[0].shape[call.axis])
+            flags = flags_of(marks, axis=call.axis, n=leaves[0].shape[call.axis])
             starts = heads.segment_starts(flags, **along)
         return heads.shift(results, starts, starts_with, **along)
 
