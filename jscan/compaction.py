@@ -18,7 +18,7 @@ from jscan.arguments.trees import as_leaves_along, check_along
 from jscan.eager import compiled, marks, tree
 from jscan.heads import places_of
 from jscan.plain.scatters import scatter
-from jscan.primitives import rank
+from jscan.ranks import rank
 
 __all__ = ["histogram", "nonzero", "partition"]
 
@@ -175,8 +175,8 @@ def partition(x: Any, signs: Any, axis: int = 0) -> tuple[Any, jax.Array]:
       ValueError: ``axis``, a length or the shape of ``signs`` does not fit, or the axis has 2^31
         elements or more.
 
-    Two scans, each of which writes an order, a gather of one order in the other, and one of ``x``:
-    two passes of a radix sort.
+    Two passes of a radix sort. One array of the shape of ``signs`` is moved by both on a CUDA GPU;
+    for others two scans write an order each, for a gather of one in the other and one of ``x``.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), the three-way "split" of
     quicksort.
@@ -201,5 +201,5 @@ def _partition(x: Any, signs: Any, axis: int) -> tuple[Any, jax.Array]:
     extent.check_places(caller, "x", leaves[0], axis)
     array = jnp.asarray(as_signs(caller, "signs", signs))
     check_along(caller, "signs", array, leaves, axis)
-    order, lengths = orders.partition_order(array, axis if array.ndim > 1 else 0)
-    return jax.tree.unflatten(treedef, [orders.take(x, order, axis) for x in leaves]), lengths
+    results, lengths = orders.parted(leaves, array, axis)
+    return jax.tree.unflatten(treedef, results), lengths

@@ -13,7 +13,7 @@ import numpy as np
 from jscan import bits, meshes
 from jscan.eager import compiled, elements
 from jscan.heads import as_bool, changes, is_first
-from jscan.primitives import rank
+from jscan.ranks import rank
 
 
 @compiled(elements)

@@ -19,7 +19,7 @@ from jscan.arguments import descriptors
 from jscan.arguments.arrays import Array
 from jscan.arguments.descriptors import is_known
 from jscan.eager import is_untraced, placed
-from jscan.primitives import locate
+from jscan.ranks import locate
 from jscan.remembered import Remembered
 
 NOT_GIVEN: Any = object()

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import heads, identities, meshes, primitives
+from jscan import compensation, heads, identities, meshes, primitives
 from jscan.arguments.arrays import is_held
 from jscan.arguments.identity import Neutral
 from jscan.bits import Marks
@@ -87,6 +87,30 @@ def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
     starts_with = identity if exclusive else None
     marks = None if division is None else division.marks()
     return _scan(call, traced, marks, reverse=reverse, starts_with=starts_with)
+
+
+def scan_in_pairs(call: Call, *, reverse: bool, exclusive: bool) -> jax.Array:
+    """The sums of one leaf of real floats, in compensated pairs."""
+    division = call.divided(elementwise=True)
+    flags = None if division is None else division.flags()
+
+    def run(leaves: Sequence[jax.Array], flags: jax.Array | None) -> list[jax.Array]:
+        [x] = leaves
+        return primitives.scan(
+            [x, compensation.nothing_lost(x)],
+            flags,
+            combine=compensation.pairs(x.dtype),
+            axis=call.axis,
+            reverse=reverse,
+            exclusive=exclusive,
+            method=call.method,
+            axis_name=call.axis_name,
+            used=(True, False),
+        )
+
+    like = [*call.leaves] if flags is None else [*call.leaves, flags]
+    [result] = meshes.automatically(run, call.leaves, flags, like=like)
+    return result
 
 
 def reduce(call: Call, *, num_segments: int | None) -> list[jax.Array]:

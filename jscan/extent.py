@@ -50,6 +50,12 @@ def at_full_size(
     return [first, *rest]
 
 
+def whole_along(axis: int, leaves: Sequence[jax.Array], n: int) -> list[jax.Array]:
+    """Leaves that are ``n`` long along ``axis``, where one may have an element for all of it."""
+    sizes = [(*x.shape[:axis], n, *x.shape[axis + 1 :]) for x in leaves]
+    return [jnp.broadcast_to(x, size) for x, size in zip(leaves, sizes, strict=True)]
+
+
 def vary_alike(operands: Sequence[jax.Array], axis_name: Sequence[str] = ()) -> list[jax.Array]:
     """Operands that vary over all of the shard_map axes that any of them varies over.
 

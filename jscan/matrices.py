@@ -54,7 +54,7 @@ def recur(
     """Bind ``matrix_p``."""
     operands = extent.vary_alike(primitives.joined([matrices, terms], flags), axis_name)
     shape = extent.full_shape(operands)
-    settings = primitives._settings(shape)
+    settings = primitives.settings_for(shape)
     known = meshes.layout_of(shape[:-1])
     if known is not None:
         settings["layout"] = meshes.Layout(known.mesh, shape, (*known.entries, None))

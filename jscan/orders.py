@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import dispatch, operators, primitives
+from jscan import dispatch, operators, primitives, ranks
 from jscan.heads import as_bool, before, is_first
 
 
@@ -66,21 +68,63 @@ def split_heads(flags: jax.Array, moved: jax.Array, axis: int) -> jax.Array:
     return as_bool(flags) | first | change
 
 
-def partition_order(signs: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
-    """The place from which each element comes where negative signs go first and positive last.
+def parted(
+    leaves: Sequence[jax.Array], signs: jax.Array, axis: int
+) -> tuple[list[jax.Array], jax.Array]:
+    """The elements whose sign is negative, then those of sign zero, then the positive ones.
 
-    And how many elements are negative, zero and positive, along the axis. Positive elements move
-    behind all others, and of what is there then, negative ones before all others.
+    And how many there are of each, along the axis. Positive elements go behind all others, and of
+    what is there then, negative ones before all others. One leaf of the signs' shape moves twice;
+    others are taken in the order that the two passes make together.
     """
+    along = axis if signs.ndim > 1 else 0
     zero = lax.full_like(signs, 0)
     is_negative, is_positive = lax.lt(signs, zero), lax.gt(signs, zero)
-    order = primitives.rank(is_positive, axis=axis, emit="order")
-    others = ~take(is_negative, order, axis)
-    order = take(order, primitives.rank(others, axis=axis, emit="order"), axis)
-    negative = jnp.sum(is_negative, axis, keepdims=True, dtype=jnp.int32)
-    positive = jnp.sum(is_positive, axis, keepdims=True, dtype=jnp.int32)
-    zeros = np.int32(signs.shape[axis]) - negative - positive
-    return order, lax.concatenate([negative, zeros, positive], axis)
+    negative = jnp.sum(is_negative, along, keepdims=True, dtype=jnp.int32)
+    positive = jnp.sum(is_positive, along, keepdims=True, dtype=jnp.int32)
+    zeros = np.int32(signs.shape[along]) - negative - positive
+    lengths = lax.concatenate([negative, zeros, positive], along)
+    if [leaf.shape for leaf in leaves] == [signs.shape]:
+        once, others = (ranks.move(x, is_positive, axis=along) for x in (leaves[0], ~is_negative))
+        return [ranks.move(once, others, axis=along)], lengths
+    order = ranks.rank(is_positive, axis=along, emit="order")
+    others = ~take(is_negative, order, along)
+    order = take(order, ranks.rank(others, axis=along, emit="order"), along)
+    return [take(leaf, order, axis) for leaf in leaves], lengths
+
+
+def packed(
+    rows: Sequence[jax.Array], mask: jax.Array, fills: Sequence[jax.Array], size: int
+) -> list[jax.Array]:
+    """The rows of each array where the mask is true, then what fills the rest.
+
+    Rows of one element are moved, and longer ones are taken from where they are.
+    """
+    places = None
+    if any(x.ndim > 1 for x in rows):
+        places = ranks.rank(mask, axis=0, emit="places", size=size)
+    return [
+        ranks.move(x, mask, fill, axis=0, size=size)
+        if x.ndim == 1 or places is None
+        else take_marked(x, places, fill)
+        for x, fill in zip(rows, fills, strict=True)
+    ]
+
+
+def split(leaves: Sequence[jax.Array], mask: jax.Array, axis: int) -> list[jax.Array]:
+    """The elements where the mask is false, then those where it is true.
+
+    Leaves of the mask's shape are moved, and others are taken in the order of its one row.
+    """
+    order = None
+    if any(leaf.shape != mask.shape for leaf in leaves):
+        order = ranks.rank(mask, axis=0, emit="order")
+    return [
+        ranks.move(leaf, mask, axis=axis)
+        if leaf.shape == mask.shape or order is None
+        else take(leaf, order, axis)
+        for leaf in leaves
+    ]
 
 
 def take(x: jax.Array, order: jax.Array, axis: int) -> jax.Array:

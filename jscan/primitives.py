@@ -1,8 +1,8 @@
-"""The primitives, the functions that bind them, and the settings that are read then.
+"""The primitives, functions that bind most of them, and the settings that are read then.
 
-One more is in `jscan.matrices`. Their rules are in `jscan.rules`, which the package imports.
-Nothing here knows what a primitive is compiled to or how it is differentiated, so that a rule can
-import this module and bind primitives itself.
+Others are in `jscan.matrices` and `jscan.multiplication`. Their rules are in `jscan.rules`, which
+the package imports. Nothing here knows what a primitive is compiled to or how it is differentiated,
+so that a rule can import this module and bind primitives itself.
 
 The operands of a primitive have one rank. Each of their dimensions is full size, or 1 where it is
 shared, which is never copied; the axis that is worked along is full size in all of them. Static
@@ -21,12 +21,10 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend import core
 
-from jscan import engines, extent, heads, meshes
+from jscan import engines, extent, meshes
 from jscan.bits import Marks, kind_of
 from jscan.combine import Combine
 from jscan.derivatives.components import Component
@@ -132,6 +130,19 @@ Result: int32, ``size`` long along the ``axis``. ``emit`` says what it holds:
 first element in any case; where a value begins one of the "runs" of equal values.
 """
 
+move_p = _primitive("jscan_move")
+"""Elements moved to where their marks send them, in one pass: what a gather by ``rank_p`` gives.
+
+Operands: the marks; the elements; then for "places" what fills, of size 1 along the ``axis``, or
+for "order" how many elements of each row are unmarked, as for ``rank_p``.
+Result: the elements, ``size`` long along the ``axis``. ``emit`` says what it holds:
+
+    places    the marked elements, in order, then what fills
+    order     the unmarked elements, then the marked ones
+
+``source`` is as in ``rank_p``; of an "order" it is "mask". It is linear in what moves and fills.
+"""
+
 locate_p = _primitive("jscan_locate")
 """The segment that each position is in, from where segments begin.
 
@@ -193,7 +204,7 @@ def settings_of(params: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-def _settings(shape: tuple[int, ...]) -> dict[str, Any]:
+def settings_for(shape: tuple[int, ...]) -> dict[str, Any]:
     """The parameters of a primitive that its context says, for operands of this shape."""
     layout = meshes.layout_of(shape)
     return {
@@ -248,7 +259,7 @@ def scan(
         compact=False,
         started=start is not None,
         axis_name=axis_name,
-        **_settings(extent.full_shape(operands)),
+        **settings_for(extent.full_shape(operands)),
     )
     return results
 
@@ -277,7 +288,7 @@ def reduce(
         exact=exact,
         neutral=neutral,
         axis_name=axis_name,
-        **_settings(extent.full_shape(leaves)),
+        **settings_for(extent.full_shape(leaves)),
     )
     return results
 
@@ -294,7 +305,7 @@ def tail(
     """Bind ``tail_p``."""
     operands = extent.vary_alike([*leaves, flags])
     how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse, "method": method}
-    settings = _settings(extent.full_shape(operands))
+    settings = settings_for(extent.full_shape(operands))
     results: list[jax.Array] = tail_p.bind(*operands, **how, **settings)
     return results
 
@@ -326,68 +337,15 @@ def tangent(
         dtypes=dtypes,
         method=method,
         axis_name=axis_name,
-        **_settings(extent.full_shape(operands)),
+        **settings_for(extent.full_shape(operands)),
     )
     return results
-
-
-def rank(
-    marks: jax.Array,
-    *,
-    axis: int,
-    emit: str,
-    source: str = "mask",
-    reverse: bool = False,
-    size: int | None = None,
-    axis_name: AxisName = (),
-) -> jax.Array:
-    """Bind ``rank_p``; ``size`` may be more than there are elements."""
-    extent.check_places("jscan", "marks", marks, axis)
-    n = marks.shape[axis]
-    length = n if size is None else size
-
-    def run(marks: jax.Array) -> jax.Array:
-        # Kernels write no more words than there are elements.
-        how: dict[str, Any] = {"source": source, "reverse": reverse, "axis_name": axis_name}
-        head = _bind_rank(marks, axis=axis, emit=emit, size=min(length, n), **how)
-        if length <= n:
-            return head
-        shape = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
-        return lax.concatenate([head, lax.full(shape, np.int32(n))], axis)
-
-    dimensions = meshes.instead_of(axis) if emit == "places" else meshes.same
-    return meshes.automatically(run, marks, like=[marks], dimensions=dimensions)
-
-
-def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.Array:
-    operands = [marks]
-    if emit == "order":
-        unmarked = jnp.sum(~heads.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
-        operands.append(unmarked)
-    operands = extent.vary_alike(operands)
-    settings = _settings(marks.shape)
-    [result] = rank_p.bind(*operands, axis=axis, emit=emit, **params, **settings)
-    return result
-
-
-def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
-    """Bind ``locate_p``."""
-
-    def run(bounds: jax.Array) -> jax.Array:
-        settings = _settings(bounds.shape)
-        del settings["tile"]
-        [result] = locate_p.bind(bounds, n=n, emit=emit, **settings)
-        return result
-
-    return meshes.automatically(
-        run, bounds, like=[bounds], dimensions=meshes.instead_of(bounds.ndim - 1)
-    )
 
 
 def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:
     """Bind ``spread_p``."""
     operands = extent.vary_alike([values, numbers])
-    settings = _settings(extent.shape_along(axis, numbers, values))
+    settings = settings_for(extent.shape_along(axis, numbers, values))
     [result] = spread_p.bind(*operands, axis=axis, axis_name=(), **settings)
     return result
 
@@ -395,6 +353,6 @@ def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:
 def collect(values: jax.Array, plan: Sequence[jax.Array], **params: Any) -> jax.Array:
     """Bind ``collect_p``; the arrays of the ``plan`` have the rank of the values."""
     operands = extent.vary_alike([values, *plan])
-    settings = _settings(extent.shape_along(params["axis"], plan[0], values))
+    settings = settings_for(extent.shape_along(params["axis"], plan[0], values))
     [result] = collect_p.bind(*operands, **params, **settings)
     return result

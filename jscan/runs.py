@@ -15,8 +15,8 @@ from jscan.arguments.arrays import Array, as_array
 from jscan.arguments.descriptors import LIMIT, as_vector
 from jscan.arguments.scalars import as_scalar, as_size
 from jscan.eager import compiled, elements, marks
-from jscan.operators import integer_limits
-from jscan.primitives import locate, rank, spread
+from jscan.primitives import spread
+from jscan.ranks import locate, move, rank, whole_bytes
 
 __all__ = ["run_length_decode", "run_length_encode", "unique_sorted"]
 
@@ -65,7 +65,8 @@ def _run_length_encode(x: Any, size: int) -> tuple[jax.Array, jax.Array, jax.Arr
     array = _as_row(caller, x)
     size = as_size(caller, "size", size)
     # The last run ends where the next one begins, also where that one is not asked for.
-    begins, count = _runs(array, size + 1)
+    given, source, count = _runs(array)
+    begins = rank(given, axis=0, emit="places", source=source, size=size + 1)
     places = lax.slice_in_dim(begins, 0, size)
     values = orders.take_marked(array, places, jnp.zeros((), array.dtype))
     return values, lax.slice_in_dim(begins, 1, None) - places, count
@@ -160,8 +161,8 @@ def unique_sorted(x: Any, *, size: int, fill_value: Any = 0) -> tuple[jax.Array,
       ValueError: ``x`` is not one-dimensional or has 2^31 elements or more; ``size`` is negative or
         too large; ``fill_value`` does not fit the dtype.
 
-    One scan, which writes where runs begin, a gather of their first elements, and a sum. Inexact
-    elements are compared in a pass of their own.
+    One scan, which on a CUDA GPU moves the first elements of runs, and a sum. Inexact elements are
+    compared in a pass of their own.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), "pack", of head flags.
 
@@ -183,8 +184,8 @@ def _unique_sorted(x: Any, size: int, fill_value: Any) -> tuple[jax.Array, jax.A
     array = _as_row(caller, x)
     size = as_size(caller, "size", size)
     fill = as_scalar(caller, "fill_value", fill_value, array.dtype)
-    begins, count = _runs(array, size)
-    return orders.take_marked(array, begins, fill), count
+    begins, source, count = _runs(array)
+    return move(array, begins, fill, axis=0, source=source, size=size), count
 
 
 def _as_row(caller: str, x: Any) -> jax.Array:
@@ -196,22 +197,15 @@ def _as_row(caller: str, x: Any) -> jax.Array:
     return array
 
 
-def _runs(x: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-    """Where the first ``size`` runs begin, the length of ``x`` for those that do not exist.
-
-    And how many runs there are.
-    """
-    if jnp.issubdtype(x.dtype, jnp.integer) and integer_limits(x.dtype).bits < 8:
-        # XLA does not pad those of 2 bits in all of its ways to compile for CPUs.
-        x = x.astype(jnp.int8 if jnp.issubdtype(x.dtype, jnp.signedinteger) else jnp.uint8)
-    begins = heads.changes(x, axis=0)
-    if not jnp.issubdtype(x.dtype, jnp.inexact):
-        places = rank(x, axis=0, emit="places", source="runs", size=size)
-    else:
+def _runs(x: jax.Array) -> tuple[jax.Array, str, jax.Array]:
+    """Marks of the elements at which runs begin, their ``source``, and how many runs there are."""
+    x = whole_bytes(x)
+    begins, marks, source = heads.changes(x, axis=0), x, "runs"
+    if jnp.issubdtype(x.dtype, jnp.inexact):
         before = heads.before(x, axis=0)
         begins &= ~(lax.ne(x, x) & lax.ne(before, before))
-        places = rank(begins, axis=0, emit="places", size=size)
-    return places, jnp.sum(begins, dtype=jnp.int32)
+        marks, source = begins, "mask"
+    return marks, source, jnp.sum(begins, dtype=jnp.int32)
 
 
 def _in_32_bits(lengths: Array) -> jax.Array:

@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from jscan import dispatch, operators
+from jscan import compensation, dispatch, operators
 from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method, check_operator
@@ -170,6 +171,7 @@ def cumsum(
     segments: Any = None,
     axis_name: Any = None,
     method: str = "auto",
+    precise: bool = False,
 ) -> jax.Array:
     """Cumulative sum along an axis.
 
@@ -185,6 +187,10 @@ def cumsum(
         or ``(length of axis,)``: the scan starts anew at each head.
       axis_name: as for ``jscan.associative_scan``.
       method: as for ``jscan.associative_scan``.
+      precise: add floats in compensated pairs: each result is its exact sum, rounded once, but for
+        at most 2^-45 of the sum of sizes (float32) for each addition. It takes one more
+        word of a tile's state, and 13 operations for an addition. Derivatives are those of plain
+        sums.
 
     Returns:
       An array of the shape and dtype of ``x``. float16 and bfloat16 are combined in float32 and
@@ -219,7 +225,8 @@ def cumsum(
       True
     """
     along = axis, reverse, exclusive, segments, axis_name, method
-    return _cumulative("jscan.cumsum", operators.add, x, *along)
+    in_pairs = as_switch("jscan.cumsum", "precise", precise)
+    return _cumulative("jscan.cumsum", compensation.ADD if in_pairs else operators.add, x, *along)
 
 
 @advised
@@ -362,6 +369,17 @@ def _cumulative(
     exclusive = as_switch(caller, "exclusive", exclusive)
     given = as_segments(caller, segments)
     how: dict[str, Any] = {"method": method, "axis_name": as_axis_name(caller, axis_name)}
-    call = dispatch.Call(caller, operator, [array], _ONE_LEAF, axis, given, **how)
-    (result,) = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
-    return result
+    if operator is compensation.ADD and not jnp.issubdtype(array.dtype, jnp.inexact):
+        operator = operators.add  # which is exact
+    if operator is not compensation.ADD:
+        call = dispatch.Call(caller, operator, [array], _ONE_LEAF, axis, given, **how)
+        (result,) = dispatch.scan(call, reverse=reverse, exclusive=exclusive)
+        return result
+
+    def in_pairs(array: jax.Array) -> jax.Array:
+        call = dispatch.Call(caller, operator, [array], _ONE_LEAF, axis, given, **how)
+        return dispatch.scan_in_pairs(call, reverse=reverse, exclusive=exclusive)
+
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        return lax.complex(in_pairs(lax.real(array)), in_pairs(lax.imag(array)))
+    return in_pairs(array)

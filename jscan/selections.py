@@ -14,7 +14,7 @@ from jscan.advice import advised
 from jscan.arguments import scalars, trees
 from jscan.groups import Groups
 from jscan.plans import SegmentPlan
-from jscan.primitives import rank
+from jscan.ranks import rank
 
 __all__ = ["segment_argmax", "segment_argmin", "segment_sort", "segment_top_k"]
 

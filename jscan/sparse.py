@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan import meshes, operators, reductions
+from jscan import meshes, reductions
 from jscan.advice import advised
 from jscan.arguments.arrays import as_array, as_integers
 from jscan.arguments.descriptors import as_vector, bounds_of_offsets, is_known
 from jscan.arguments.scalars import as_count, as_switch
 from jscan.combine import accumulation_dtype
-from jscan.described import can_be_read
+from jscan.described import can_be_read, describe
 from jscan.eager import NONE, UNFIT, compiled, elements
-from jscan.heads import as_bool
-from jscan.operators import Operator
+from jscan.multiplication import Operands, product
+from jscan.pairs import PAIRS, multiplied
+from jscan.plain.products import products
 from jscan.segments import Segments
 
 __all__ = ["csr_matmat", "csr_matvec"]
 
 
-class Pair(NamedTuple):
-    """Two operators: what the second makes of entries is added up by the first."""
-
-    add: Operator
-    multiply: Callable[[jax.Array, jax.Array], jax.Array]
-    scatter: Callable[..., jax.Array]
-
-
-PAIRS = {
-    "sum-product": Pair(operators.add, jnp.multiply, reductions.segment_sum),
-    "max-plus": Pair(operators.max, jnp.add, reductions.segment_max),
-    "min-plus": Pair(operators.min, jnp.add, reductions.segment_min),
-    "or-and": Pair(operators.bitwise_or, jnp.logical_and, reductions.segment_max),
+SCATTERS = {
+    "sum-product": reductions.segment_sum,
+    "max-plus": reductions.segment_max,
+    "min-plus": reductions.segment_min,
+    "or-and": reductions.segment_max,
 }
-"""The pairs by name."""
+"""What adds up the products of a transposed matrix, by the names of pairs."""
 
 
 @advised
@@ -87,8 +79,10 @@ def csr_matvec(
       ValueError: a shape or ``length`` does not fit, concrete ``offsets`` fall or do not end at the
         number of entries, or there are no operators of that name.
 
-    It is differentiable in ``values`` and ``x``; the derivative of ``x`` scatters. On a CUDA GPU a
-    kernel of XLA makes the products, and one of this package, which reads each once, adds them up.
+    It is differentiable in ``values`` and ``x``; the derivative of ``x`` scatters. On a CUDA GPU
+    one kernel reads values and indices once, gathers, multiplies and adds up. Its programs take
+    equal numbers of entries, however long rows are. What it makes is in no memory, but for
+    ``transpose`` and in derivatives by extrema.
 
     Sources: Blelloch, Heroux and Zagha, *Segmented Operations for Sparse Matrix Computation on
     Vector Multiprocessors* (1993); Sengupta et al., *Scan Primitives for GPU Computing* (2007).
@@ -143,7 +137,9 @@ def csr_matmat(
     Raises:
       TypeError, ValueError: as for ``jscan.csr_matvec``.
 
-    The products, ``entries * width`` of them, are held in memory.
+    On a CUDA GPU products are made as for ``jscan.csr_matvec``; up to 16 columns of ``x`` share one
+    search of their rows, and for more the row of each entry is held in memory. Elsewhere, and where
+    those of a vector are, ``entries * width`` products are.
 
     Sources: as for ``jscan.csr_matvec``.
 
@@ -182,9 +178,10 @@ def _matrix(caller: str, values: Any, indices: Any, offsets: Any) -> tuple[Any, 
     return entries, columns, Segments.from_offsets(bounds, columns.shape[0])
 
 
-def _pair(caller: str, name: Any) -> Pair:
+def _checked(caller: str, name: Any) -> str:
+    """The name of a pair of operators."""
     if isinstance(name, str) and name in PAIRS:
-        return PAIRS[name]
+        return name
     kind = ValueError if isinstance(name, str) else TypeError
     raise kind(f"{caller}: operators must be one of {', '.join(map(repr, PAIRS))}; got {name!r}")
 
@@ -206,12 +203,13 @@ def _product(
     length: int | None,
 ) -> jax.Array:
     """The product with a vector or, as the caller's name says, with a matrix."""
-    pair, trailing = _pair(caller, operators), int(caller.endswith("matmat"))
+    pair, trailing = _checked(caller, operators), int(caller.endswith("matmat"))
     columns = jnp.asarray(indices)
     dense = as_array(caller, "x", x)
     if dense.ndim != 1 + trailing:
         raise ValueError(f"{caller}: x must have {1 + trailing} dimensions; got {dense.shape}")
-    entries, dense, dtype = _promoted(caller, operators, values, dense)
+    dtype = _dtype(caller, pair, values, dense)
+    wide = accumulation_dtype(dtype)
     count = rows.num_segments
     assert count is not None, "offsets tell the number of rows"
     across = as_count(caller, "length", length)
@@ -222,37 +220,39 @@ def _product(
             raise ValueError(
                 f"{caller}: x must have a length of {count}, the number of rows; got {dense.shape}"
             )
-        made = _made(pair, entries, dense, rows.ids)
-        return pair.scatter(made, columns, across).astype(dtype)
+        made = _made(pair, values, dense, rows.ids, wide)
+        return SCATTERS[pair](made, columns, across).astype(dtype)
     if across is not None:
         raise ValueError(f"{caller}: length goes with transpose=True; x tells the columns here")
-    made = _made(pair, entries, dense, columns)
-    found = reductions.reduce(pair.add, made, segments=rows, num_segments=count)
-    return jnp.asarray(found).astype(dtype)
+    entries = [values]
+    if values.ndim == 0:
+        # What all entries make of an element is made once.
+        entries, dense = [], multiplied(pair, values, dense, wide)
+
+    def beside(x: jax.Array) -> jax.Array:
+        return x[:, None] if trailing else x
+
+    kind, bounds = describe(rows)
+    assert kind == "offsets", "rows are told by offsets"
+    given = Operands([beside(x) for x in entries], beside(columns), dense, beside(bounds))
+    return product(given, pair=pair, axis=0, num_segments=count, dtype=dtype)
 
 
-def _promoted(
-    caller: str, name: str, entries: jax.Array, dense: jax.Array
-) -> tuple[jax.Array, jax.Array, np.dtype]:
-    """Both operands in the dtype in which they are combined, and the dtype of the result."""
-    if name == "or-and":
-        return as_bool(entries), as_bool(dense), np.dtype(bool)
+def _dtype(caller: str, pair: str, entries: jax.Array, dense: jax.Array) -> np.dtype:
+    """The dtype of the result."""
+    if pair == "or-and":
+        return np.dtype(bool)
     dtype = jnp.result_type(entries, dense)
-    ordered = name != "sum-product"
+    ordered = pair != "sum-product"
     if dtype == jnp.bool_ or (ordered and dtype.kind == "c"):
-        raise TypeError(f"{caller}: operators {name!r} do not take {dtype} values and x")
-    wide = accumulation_dtype(dtype) if jnp.issubdtype(dtype, jnp.floating) else dtype
-    return entries.astype(wide), dense.astype(wide), np.dtype(dtype)
+        raise TypeError(f"{caller}: operators {pair!r} do not take {dtype} values and x")
+    return np.dtype(dtype)
 
 
-def _made(pair: Pair, entries: jax.Array, dense: jax.Array, places: jax.Array) -> jax.Array:
-    """What each entry makes of the dense operand at its place; the identity where there is none."""
-    count = dense.shape[0]
-    kept = (places >= 0) & (places < count)
-    taken = dense.at[places].get(
-        mode="fill", fill_value=dense.dtype.type(0), wrap_negative_indices=False
-    )
+def _made(
+    pair: str, entries: jax.Array, dense: jax.Array, rows: jax.Array, dtype: np.dtype
+) -> jax.Array:
+    """What each entry makes of the element of its row; the identity where there is none."""
     over = (slice(None),) + (None,) * (dense.ndim - 1)
-    entries = jnp.broadcast_to(entries, places.shape)
-    made = pair.multiply(entries[over], taken)
-    return jnp.where(kept[over], made, pair.add.identity(made.dtype))
+    entries = jnp.broadcast_to(entries, rows.shape)[over]
+    return products([entries], rows[over], dense, pair=pair, axis=0, dtype=dtype)

@@ -17,7 +17,7 @@ from jscan.arguments.trees import as_leaves, as_leaves_along, check_along
 from jscan.division import as_segments, flags_along, of_scan
 from jscan.eager import compiled, marks, tree
 from jscan.heads import as_bool
-from jscan.primitives import rank
+from jscan.ranks import rank
 from jscan.segments import Segments
 
 # Without enumerate, which a star import would put in the place of Python's own.
@@ -147,7 +147,8 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
         or missing where ``mask`` is traced; ``fill_value`` does not fit a dtype; ``mask`` has 2^31
         elements or more.
 
-    One scan, which writes where the true elements are, and one gather.
+    One scan, which on a CUDA GPU moves the elements while it counts; of leaves with dimensions
+    behind those of ``mask`` it writes where the true elements are, for one gather.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), "pack".
 
@@ -190,10 +191,8 @@ def _pack(x: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
     flat = array.reshape(-1)
     extent.check_places(caller, "mask", flat, 0)
     n = flat.shape[0]
-    places = rank(flat, axis=0, emit="places", size=size)
     rows = [leaf.reshape(n, *leaf.shape[array.ndim :]) for leaf in leaves]
-    results = [orders.take_marked(x, places, fill) for x, fill in zip(rows, fills, strict=True)]
-    return jax.tree.unflatten(treedef, results)
+    return jax.tree.unflatten(treedef, orders.packed(rows, flat, fills, size))
 
 
 @advised
@@ -214,7 +213,8 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
       ValueError: ``axis``, a length or the shape of ``mask`` does not fit, or the axis has 2^31
         elements or more.
 
-    One scan, which writes the order, and one gather. This is one pass of a radix sort.
+    A sum, and one scan, which on a CUDA GPU moves the elements while it counts; where one row of
+    ``mask`` is for many it writes the order, for one gather. This is one pass of a radix sort.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), "split".
 
@@ -236,9 +236,7 @@ def _split(x: Any, mask: Any, axis: int) -> Any:
     leaves, treedef, axis = as_leaves_along(caller, "x", x, axis)
     extent.check_places(caller, "x", leaves[0], axis)
     array = _as_mask(caller, mask, leaves, axis)
-    along = axis if array.ndim > 1 else 0
-    order = rank(array, axis=along, emit="order")
-    return jax.tree.unflatten(treedef, [orders.take(leaf, order, axis) for leaf in leaves])
+    return jax.tree.unflatten(treedef, orders.split(leaves, array, axis))
 
 
 @advised

@@ -42,6 +42,12 @@ def form_name(form: tuple[bool, bool, bool]) -> str:
 
 
 every_form = pytest.mark.parametrize("form", FORMS, ids=form_name)
+# Each two of the three meet in every way; the other four forms are left to the thorough.
+every_two = pytest.mark.parametrize(
+    "form",
+    [f if sum(f) % 2 == 0 else pytest.param(f, marks=pytest.mark.thorough) for f in FORMS],
+    ids=form_name,
+)
 sorted_or_not = pytest.mark.parametrize("indices_are_sorted", [True, False], ids=["sorted", "not"])
 
 

@@ -38,7 +38,7 @@ class Call:
 def calls() -> dict[str, Call]:
     """The calls by their names."""
     along = (*_repeatable(), *_segmented(), *_rows_and_lanes(), *_across_devices())
-    every = [*_scans(), *along, *_derivatives(), *_reductions(), *_ranks()]
+    every = [*_scans(), *along, *_derivatives(), *_reductions(), *_products(), *_ranks()]
     found = {call.name: call for call in every}
     assert len(found) == len(every)
     return found
@@ -123,6 +123,9 @@ def _repeatable() -> Iterator[Call]:
     long: Operand = ((LONG,), "float32")
     fixed: Any = {"method": "repeatable"}
     yield _cumulative("cumsum", long, **BACKWARDS, **fixed)
+    yield _cumulative("cumsum", long, **fixed, precise=True)
+    yield _cumulative("cumsum", long, precise=True)
+    yield _cumulative("cumsum", long, ((LONG,), "bool"), precise=True)
     yield _cumulative("cumlogsumexp", long, **fixed)
     yield _scan("affine, one result, repeatable", operators.affine, long, 2, only=1, **fixed)
     yield _scan("Welford, repeatable", join_moments, long, 3, **fixed)
@@ -276,6 +279,27 @@ def _reductions() -> Iterator[Call]:
     yield _call("reduce max by flags", by_flags, ((n,), "float32"), ((n,), "bool"))
     offsets: Operand = ((count + 1,), "int32")
     yield _gradient_of(_call("reduce add by offsets", by_offsets, ((n,), "float32"), offsets))
+
+
+def _products() -> Iterator[Call]:
+    """Products of sparse matrices, whose elements are made as they are reduced."""
+    n, count = LONG, 2**22
+    where: tuple[Operand, ...] = (((n,), "int32"), ((count + 1,), "int32"))
+
+    def by(pair: str) -> Callable[..., Any]:
+        return lambda values, columns, offsets, x: jscan.csr_matvec(
+            values, columns, offsets, x, operators=pair
+        )
+
+    for dtype in ("float32", "bfloat16"):
+        x: Operand = ((count,), dtype)
+        yield _call("csr_matvec", by("sum-product"), ((n,), dtype), *where, x)
+    lone: Operand = ((), "float32")
+    yield _call("csr_matvec, one value", by("sum-product"), lone, *where, ((count,), "float32"))
+    yield _call("csr_matvec max-plus", by("max-plus"), ((n,), "int32"), *where, ((count,), "int32"))
+    for width in (3, 4, 16):
+        x = (count, width), "float32"
+        yield _call("csr_matmat", jscan.csr_matmat, ((n,), "float32"), *where, x)
 
 
 def _ranks() -> Iterator[Call]:

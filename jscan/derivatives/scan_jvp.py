@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan import extent
+from jscan import compensation, extent
 from jscan.combine import Combine
 from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component, components
@@ -35,6 +35,8 @@ def scan_jvp(
     wanted = [i for i, is_used in enumerate(params["used"]) if is_used]
     if combine.is_sum:
         values, slopes = _of_sum(primals, moving, wanted, **params)
+    elif compensation.adds_pairs(combine) and wanted == [0]:
+        values, slopes = _of_pairs(primals, moving, **params)
     else:
         dtypes = combine.result_dtypes([x.dtype for x in primals[:count]])
         pairs = enumerate(zip(dtypes, combine.dtypes, strict=True))
@@ -67,6 +69,17 @@ def _of_sum(
     part = combine if len(summed) == combine.num_leaves else combine.restrict(summed)
     every = {**params, "combine": part, "used": (True,) * len(summed)}
     return values, dict(zip(summed, scan_p.bind(*leaves, *flags, **every), strict=True))
+
+
+def _of_pairs(primals: Sequence[jax.Array], moving: Leaves, **params: Any) -> tuple[Leaves, Leaves]:
+    """The sums of pairs, and those of the tangents, which are what is lost plays no part in."""
+    values = {0: scan_p.bind(*primals, **params)[0]}
+    if 0 not in moving:
+        return values, {}
+    flags = primals[params["combine"].num_leaves :]
+    [leaf] = extent.at_full_size([moving[0]], values[0].shape, flags)
+    every = {**params, "combine": recurrence.sum_of(leaf.dtype), "used": (True,)}
+    return values, {0: scan_p.bind(leaf, *flags, **every)[0]}
 
 
 def _of_recurrences(

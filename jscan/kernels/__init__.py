@@ -3,6 +3,8 @@
 An engine builds the kernels (`jscan.kernels.engines`); the other modules know none by name.
 """
 
+from jscan.kernels.multiplying import product as product
+from jscan.kernels.multiplying import why_no_product as why_no_product
 from jscan.kernels.ranking import rank as rank
 from jscan.kernels.reducing import reduce as reduce
 from jscan.kernels.scanning import scan as scan

@@ -69,7 +69,7 @@ def filled(
         tile = Tile(of_ids, program)
         key = keys.narrow(tile.load(ids, View((count, n, 1), (1, count))))
         one = jnp.ones(key.shape, jnp.int8)
-        tile.scatter(marks, keys.num_segments, key, one, keys.inside(key))
+        tile.scatter(marks, keys.num_segments, key, one, where=keys.inside(key))
 
     size = count * keys.num_segments
     zeros = lax.full((size,), np.int8(0))

@@ -156,8 +156,15 @@ class Scan:
         """What of the tile lies in memory: the parts of its elements, then flags if there are."""
         shift = tile.geometry.shift
         pairs = zip(inputs, self.views, strict=False)
-        parts = [part for ref, view in pairs for part in tile.load_parts(ref, view, shift)]
+        parts = [part for ref, view in pairs for part in self._parts(tile, ref, view, shift)]
         return [*parts, *self._flags(tile, inputs, shift)]
+
+    def _parts(self, tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
+        """The tile of an operand, which may have one element for all places."""
+        if view.shape != (1, 1, 1):
+            return tile.load_parts(ref, view, shift)
+        one = language.load_parts(ref, [(jnp.int32(0), 1)])
+        return [jnp.broadcast_to(x, tile.geometry.shape) for x in one]
 
     def _flags(self, tile: Tile, inputs: Sequence[Ref], shift: int) -> list[jax.Array]:
         """The flags ``shift`` positions to the left, or none."""

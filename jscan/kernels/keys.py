@@ -72,7 +72,8 @@ class Keys:
             shape = strip.starts_shared(self._by_element(strip)).shape
             return jnp.zeros(shape, jnp.int32)
         if self.kind == "offsets":
-            return locating.located(operands[0], self._first(strip), strip, self.bounds)
+            shared = strip if strip.geometry.lanes == 1 else strip.column()
+            return locating.located(operands[0], self._first(strip), shared, self.bounds)
         if self.kind == "ids":
             return self.narrow(strip.load_shared(operands[0], self.views[0]))
         heads = self._heads(strip, operands[0]).astype(KEY)
@@ -93,7 +94,9 @@ class Keys:
         if self.kind == "whole":
             return jnp.zeros(key.shape, jnp.bool_)
         if self.kind == "offsets":
-            return self._bound_behind(operands, strip, key) == strip.element() + np.int32(1)
+            bound = self._bound_behind(operands, strip, key)
+            shared = strip if strip.geometry.lanes == 1 else strip.column()
+            return bound == shared.element() + np.int32(1)
         if self.kind == "ids":
             return key != self.narrow(strip.load_shared(operands[0], self.views[0], -1))
         here = strip.load_shared(operands[0], self.views[0], -1)

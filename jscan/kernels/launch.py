@@ -131,6 +131,14 @@ def whole_bytes(integers: jax.Array) -> jax.Array:
     return integers.astype(jnp.int8 if integers.dtype.kind == "i" else jnp.uint8)
 
 
+def signed(integers: jax.Array) -> jax.Array:
+    """The same bits as integers with a sign, where 32 bits do not hold all without one."""
+    if integers.dtype.name not in ("uint32", "uint64"):
+        return integers
+    dtype = jnp.dtype(integers.dtype.name[1:])
+    return lax.bitcast_convert_type(integers, dtype)
+
+
 def one_byte(flags: jax.Array) -> jax.Array:
     """The flags in one byte each; any value but zero is a flag."""
     if flags.dtype.name in ("bool", "int8", "uint8"):

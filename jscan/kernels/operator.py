@@ -86,6 +86,17 @@ def expressible(jaxpr: core.ClosedJaxpr, engine: Engine) -> core.ClosedJaxpr:
     return prepared
 
 
+def prepared_function(jaxpr: core.ClosedJaxpr, what: str, engine: Engine) -> core.ClosedJaxpr:
+    """A function of scalars as one of real scalars. Raises `Inexpressible`."""
+
+    def function(*scalars: Scalar) -> list[Scalar]:
+        return parts(_evaluate(jaxpr.jaxpr, jaxpr.consts, pairs(scalars, jaxpr.in_avals)))
+
+    prepared = trace_scalars(function, [d for a in jaxpr.in_avals for d in real_dtypes(a.dtype)])
+    _check(prepared, what, engine)
+    return prepared
+
+
 def _check(prepared: core.ClosedJaxpr, what: str, engine: Engine) -> None:
     """Raises `Inexpressible` where the engine cannot run a function of scalars."""
     if prepared.consts:

@@ -105,6 +105,7 @@ def run(
         views=cut.views,
         keys=told,
         order=None,
+        product=None,
     )
     return run(rest, cut, described, interpret, results)
 

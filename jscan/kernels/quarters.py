@@ -42,12 +42,12 @@ def load(tile: Tile, ref: Ref, view: View, place: int) -> jax.Array:
 
 
 def scatter(
-    tile: Tile, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
+    tile: Tile, ref: Ref, extent: int, place: jax.Array, value: jax.Array, *, where: jax.Array
 ) -> None:
-    """Writes a quarter of the elements where ``mask``, like `Tile.scatter`; all of them exist."""
+    """Writes a quarter of the elements, all of which exist, like `Tile.scatter`."""
     inner = tile.geometry.inner
     terms = [(tile.row_block, extent * inner), *tile.one_a_lane(int(inner > 1)), (place, inner)]
-    language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
+    language.store(ref, terms, value.astype(ref.dtype), mask=where, scattered=True)
 
 
 def _every_fourth(tile: Tile) -> jax.Array:

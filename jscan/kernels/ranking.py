@@ -11,11 +11,18 @@
 The first two are written in place. The last two are scattered: an unmarked element of ``places``
 writes an n, from the end backwards, so that every word is written once and none twice; ``order``
 needs to be told how many elements are unmarked.
+
+A long tile whose places are scattered is walked by strips, which take few registers. Its marks are
+counted strip by strip, and read again behind the count before the tile, by which time they are in a
+cache:
+
+    strips      count │ count │ count ─► publish, look back ─► scan, write │ scan, write │ ...
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -23,10 +30,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import launch, scanning, tuning
+from jscan.kernels import language, launch, lookback, reduce_then_scan, scanning, tuning
 from jscan.kernels.description import Scan
+from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import trace_scalars
+from jscan.kernels.reduce_then_scan import Part, scan_part
+from jscan.kernels.state import AGGREGATE, PREFIX
 from jscan.kernels.tile import Tile
 
 COUNT = np.dtype(np.int32)
@@ -55,9 +65,14 @@ class Ranking(Scan):
         """The one result, with its size."""
         return [(self.geometry.outer * self.size * self.geometry.inner, COUNT)]
 
+    def split(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
+        """The input and output references out of all of the kernel's."""
+        inputs, others = self.apart(refs)
+        return inputs, others[: len(self.written)]
+
     def read(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
         """The marks."""
-        return [self._marks(tile, inputs[0])]
+        return [self.marks(tile, inputs[0])]
 
     def leaves(
         self, tile: Tile, inputs: Sequence[Ref], read: Sequence[jax.Array]
@@ -66,8 +81,9 @@ class Ranking(Scan):
         del tile, inputs
         return [x.astype(COUNT) for x in read]
 
-    def _marks(self, tile: Tile, marks: Ref) -> jax.Array:
-        [view] = self.views
+    def marks(self, tile: Tile, marks: Ref) -> jax.Array:
+        """Whether each element is marked."""
+        view = self.views[0]
         here = tile.load(marks, view)
         if self.source == "runs":
             return (here != tile.load(marks, view, 1)) | tile.before_start(1)
@@ -85,20 +101,80 @@ class Ranking(Scan):
         if self.emit == "number":
             tile.store(result, count - np.int32(1))
             return
-        marks = self._marks(tile, inputs[0])
+        marks = self.marks(tile, inputs[0])
         before = count - marks.astype(COUNT)
         if self.emit == "before":
             tile.store(result, before)
             return
-        element, n = tile.element(), np.int32(tile.geometry.n)
+        place = self.places(tile, inputs[1:], marks, before)
+        value = element = tile.element()
+        if self.emit == "places":
+            value = jnp.where(marks, element, jnp.full_like(element, tile.geometry.n))
+        tile.scatter(result, self.size, place, value, where=place < np.int32(self.size))
+
+    def places(
+        self, tile: Tile, beside: Sequence[Ref], marks: jax.Array, before: jax.Array
+    ) -> jax.Array:
+        """Where each element goes, with how many marked ones before it."""
+        element = tile.element()
         if self.emit == "order":
-            place = jnp.where(marks, tile.gather_row(inputs[1]) + before, element - before)
-            value = element
-        else:
-            # The unmarked element with f unmarked ones before it goes to n-1-f.
-            place = jnp.where(marks, before, n - np.int32(1) - element + before)
-            value = jnp.where(marks, element, jnp.full_like(element, n))
-        tile.scatter(result, self.size, place, value, place < np.int32(self.size))
+            return jnp.where(marks, _of_rows(tile, beside[0]) + before, element - before)
+        # The unmarked element with f unmarked ones before it goes to n-1-f.
+        last = np.int32(tile.geometry.n - 1)
+        return jnp.where(marks, before, last - element + before)
+
+
+def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Sequence[Ref]) -> None:
+    """One tile of a row, by one program."""
+    inputs, outputs = ranking.split(refs)
+    tile, words, state = Tile(ranking.geometry, program), refs[-1], lookback.tile_state(ranking)
+    part = Part(ranking, tuned.strip, tile, refs)
+    total = [_count(ranking, part, inputs)]
+    first = jnp.broadcast_to(tile.index == 0, total[0].shape)
+    state.publish(words, tile, AGGREGATE + first.astype(jnp.int32), total)
+    rule = OperatorAggregates(ranking.operator, COUNT.type(0))
+    search = lookback.Lookback(ranking.operator, state, words, tile, tuned.window, rule)
+    prefix = search.prefix(search.peek(tile.index))
+    inclusive = rule.combine(prefix, total)
+    state.publish(words, tile, jnp.full_like(total[0], PREFIX), inclusive, ~first)
+    scan_part(ranking, part, prefix, outputs)
+
+
+def _count(ranking: Ranking, part: Part, inputs: Sequence[Ref]) -> jax.Array:
+    """The marked elements of a tile."""
+
+    def step(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        counts, number = state
+        strip = part.strip(number)
+        [marks] = ranking.leaves(strip, inputs, ranking.read(strip, inputs))
+        exists = strip.mask(0)
+        if exists is not None:
+            marks = jnp.where(exists, marks, jnp.zeros_like(marks))
+        return counts + marks, number + np.int32(1)
+
+    start = jnp.zeros(part.strip(jnp.int32(0)).geometry.shape, COUNT), jnp.int32(0)
+    counts, _ = lax.while_loop(lambda state: state[-1] < part.count, step, start)
+    return language.tile_reduce(ranking.operator, counts, ranking.geometry.axis)
+
+
+def run(
+    ranking: Ranking, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array], name: str
+) -> list[jax.Array]:
+    """Runs the kernel, or where tiles have no strips that of a scan."""
+    if not cut.tuned.strip:
+        return scanning.run(ranking, cut, interpret, beside)
+    if ranking.geometry.tiles == 1:
+        return reduce_then_scan.run(ranking, cut, interpret, beside)
+    body = functools.partial(kernel, ranking, cut.tuned)
+    return cut.call(ranking, beside, body, lookback.tile_state(ranking), name, interpret)
+
+
+def _of_rows(tile: Tile, ref: Ref) -> jax.Array:
+    """An operand (outer, inner), as it meets each element: one for each row and lane."""
+    g = tile.geometry
+    if g.rows * g.lanes * g.inner > 1:
+        return language.load(ref, tile.outside(g.inner), mask=tile.mask(0))
+    return language.load(ref, [(tile.row_block, 1)])
 
 
 def rank(
@@ -122,9 +198,10 @@ def rank(
     operator = trace_scalars(lax.add, [COUNT] * 2)
     counts = jax.ShapeDtypeStruct(full, COUNT)
     shape = tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile)
-    tuned = tuning.chosen(shape, "auto", tuning.SCAN)
-    if tuned.length < shape.n and emit in ("places", "order"):
-        tuned = tuning.scatter(shape)
+    if emit in ("places", "order"):
+        tuned = tuning.sends(shape)
+    else:
+        tuned = tuning.chosen(shape, "auto", tuning.SCAN)
     cut = launch.Cut([marks], full, axis, tuned, reverse=reverse, widths={4})
     ranking = Ranking(
         geometry=cut.geometry,
@@ -141,5 +218,8 @@ def rank(
         size=size,
     )
     beside = [] if unmarked is None else [unmarked.reshape(-1)]
-    [result] = scanning.run(ranking, cut, interpret, beside)
+    if emit in ("places", "order"):
+        [result] = run(ranking, cut, interpret, beside, "jscan_rank")
+    else:
+        [result] = scanning.run(ranking, cut, interpret, beside)
     return result.reshape(*full[:axis], size, *full[axis + 1 :])

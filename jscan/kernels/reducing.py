@@ -5,18 +5,39 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend import core
 
 from jscan.combine import Combine
 from jscan.kernels import absent, fill, keys, launch, partials, reduction, tuning
 from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
 from jscan.kernels.operator import prepare
+from jscan.kernels.products import Product
 from jscan.kernels.reduction import Reduction
+
+
+class Made(NamedTuple):
+    """Elements that are made in the kernel, of what lies in place and of what it gathers."""
+
+    function: core.ClosedJaxpr
+    dense: Sequence[jax.Array]  # as kernels read it
+    element: jax.ShapeDtypeStruct  # what the elements would be together in memory
+
+    def gathered(
+        self, full: tuple[int, ...], axis: int, identity: tuple[Any, ...] | None
+    ) -> tuple[list[jax.Array], Product]:
+        """The dense operands, flat, and how elements are made of them."""
+        assert identity is not None
+        columns = self.dense[0].shape[axis]
+        along = (*full[:axis], columns, *full[axis + 1 :])
+        flat, views = zip(*(launch.view(x, along, axis) for x in self.dense), strict=True)
+        return [*flat], Product(self.function, views, columns, identity)
 
 
 def reduce(
@@ -24,6 +45,7 @@ def reduce(
     descriptor: jax.Array | None,
     order: jax.Array | None = None,
     *,
+    made: Made | None = None,
     combine: Combine,
     axis: int,
     kind: str,
@@ -38,15 +60,16 @@ def reduce(
     Where it is to be ``exact``, results have the dtypes in which leaves are combined.
 
     They are read in an ``order``, if there is one: the descriptor's is that of the places in it,
-    and leaves have places in 32 bits.
+    and leaves have places in 32 bits. Where elements are `Made`, the leaves are what lies in place.
 
     Every operand's dimensions are full or 1. Runs where `scanning.why_not` finds nothing to
     object to, on arrays that have elements.
     """
-    full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
+    elements = leaves if made is None else [made.element]
+    full = np.broadcast_shapes(*(leaf.shape for leaf in elements))
     operator = prepare(combine)
-    results = combine.dtypes if exact else combine.result_dtypes([x.dtype for x in leaves])
-    shape = tuning.Shape.of(leaves, axis, operator, segmented=kind != "whole", tile=tile)
+    results = combine.dtypes if exact else combine.result_dtypes([x.dtype for x in elements])
+    shape = tuning.Shape.of(elements, axis, operator, segmented=kind != "whole", tile=tile)
     if method == "auto" and tuning.suits_levels(shape):
         method = "reduce_then_scan"
     tuned = tuning.chosen(shape, method, tuning.REDUCTION)
@@ -60,18 +83,24 @@ def reduce(
     if order is not None:
         flat, order_view = launch.view(order, full, axis)
         described.append(flat)
+    identity = None if combine.identity is None else tuple(real_identity(combine.identity))
+    product = None
+    if made is not None:
+        dense, product = made.gathered(full, axis, identity)
+        described += dense
     task = Reduction(
         geometry=cut.geometry,
         strip=min(tuned.strip, tuned.length) or tuned.length,
         operator=operator,
         dtypes=tuple(np.dtype(a.dtype) for a in operator.out_avals),
         results=real_results,
-        identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
+        identity=identity,
         used=(True,) * len(real_results),
         views=cut.views,
         keys=told,
         chained=method == "chained" and cut.geometry.tiles > 1,
         order=order_view,
+        product=product,
     )
     if absent.pays(told, described, task.written):
         written = cut.geometry, task.empty
@@ -107,11 +136,8 @@ def _keys(
     """The kernel's operands that describe segments, and how it reads keys from them."""
     if descriptor is None:
         return [], Keys(kind, num_segments, ())
-    descriptor = launch.whole_bytes(descriptor)
-    if descriptor.dtype.name in ("uint32", "uint64"):
-        # Ids beyond the signed range are dropped as negative ones are.
-        signed = jnp.dtype(descriptor.dtype.name[1:])
-        descriptor = lax.bitcast_convert_type(descriptor, signed)
+    # Ids beyond the signed range are dropped as negative ones are.
+    descriptor = launch.signed(launch.whole_bytes(descriptor))
     if kind == "flags":
         descriptor = launch.one_byte(descriptor)
     if kind == "offsets":

@@ -38,6 +38,7 @@ from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.lookback import Lookback
 from jscan.kernels.operator import commuting_identity, trace_scalars
+from jscan.kernels.products import Product
 from jscan.kernels.registers import take
 from jscan.kernels.state import AGGREGATE, PREFIX, TileState
 from jscan.kernels.tile import Tile
@@ -78,11 +79,16 @@ class Reduction:
     keys: Keys
     chained: bool = False  # whether tiles wait for their neighbours, and take tickets
     order: View | None = None  # where an operand lies that says which element comes when, if any
+    product: Product | None = None  # how elements are made, if they are not read
 
     @property
     def inputs(self) -> int:
-        """How many references are read: the leaves, what describes segments, and the order."""
-        return len(self.views) + self.keys.operands + (self.order is not None)
+        """How many references are read: the leaves, what describes segments, and what is gathered.
+
+        This is the order, or what elements are made of.
+        """
+        gathered = len(self.product.dense) if self.product else int(self.order is not None)
+        return len(self.views) + self.keys.operands + gathered
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
@@ -161,7 +167,7 @@ class StripWalk:
         count, described = len(reduction.views), self.keys.operands
         self.inputs = refs[:count]
         self.described = refs[count : count + described]
-        self.order = refs[count + described : reduction.inputs]
+        self.gathered = refs[count + described : reduction.inputs]
         self.outputs = refs[reduction.inputs :]
         self.before = self.keys.before(tile, self.described)
         self.place = tile.cut(g)
@@ -242,10 +248,13 @@ class StripWalk:
         """The elements of a strip, in the dtypes in which they are combined."""
         reduction = self.reduction
         read = list(zip(self.inputs, reduction.views, strict=True))
-        if reduction.order is None:
+        if reduction.product is not None:
+            own = self.inputs, reduction.views, self.gathered
+            loaded = reduction.product.elements(strip, *own)
+        elif reduction.order is None:
             loaded = [part for ref, view in read for part in strip.load_parts(ref, view)]
         else:
-            place = strip.load_shared(self.order[0], reduction.order)
+            place = strip.load_shared(self.gathered[0], reduction.order)
             # Nothing is read out of bounds, whatever a plan was made of.
             place = jnp.clip(place, 0, np.int32(self.geometry.n - 1))
             loaded = [part for ref, view in read for part in strip.gather(ref, view, place)]
@@ -314,7 +323,7 @@ class StripWalk:
 
     def _scatter(self, scatter: Callable[..., None], marked: Marked) -> None:
         for ref, value in self.results(marked.values):
-            scatter(ref, self.keys.num_segments, marked.key, value, marked.where)
+            scatter(ref, self.keys.num_segments, marked.key, value, where=marked.where)
 
     def results(self, values: Sequence[jax.Array]) -> Iterator[tuple[Ref, jax.Array]]:
         """The results that somebody uses, each with its value."""

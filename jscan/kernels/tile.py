@@ -180,10 +180,13 @@ class Tile:
         """The same, but one column of an operand whose lanes are shared."""
         if self.geometry.lanes == 1 or view.strides[2]:
             return self.load(ref, view, shift)
-        column = copy.copy(self)
-        column.geometry = dataclasses.replace(self.geometry, lanes=1, inner=1)
+        return self.column().load(ref, view, shift)
+
+    def column(self) -> Tile:
+        """The tile of one lane, as it holds what all lanes share."""
+        column = self.cut(dataclasses.replace(self.geometry, lanes=1, inner=1))
         column.lane_block = jnp.int32(0)
-        return column.load(ref, view, shift)
+        return column
 
     def row_of(self, view: View) -> jax.Array:
         """An operand's row, in a tile of one row."""
@@ -284,14 +287,15 @@ class Tile:
         self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), values)
 
     def scatter(
-        self, ref: Ref, extent: int, place: jax.Array, value: jax.Array, mask: jax.Array
+        self, ref: Ref, extent: int, place: jax.Array, *parts: jax.Array, where: jax.Array
     ) -> None:
-        """Writes each element where ``mask`` to ``place`` of a result (outer, extent, inner)."""
-        place, mask = self.spread(place), self.spread(mask)
+        """Writes each element ``where`` it is wanted to ``place`` of (outer, extent, inner)."""
+        place, where = self.spread(place), self.spread(where)
         exists = self.mask(0)
-        terms = [*self._outside(extent * self.geometry.inner), (place, self.geometry.inner)]
-        mask = mask if exists is None else mask & exists
-        language.store(ref, terms, value.astype(ref.dtype), mask=mask, scattered=True)
+        terms = [*self.outside(extent * self.geometry.inner), (place, self.geometry.inner)]
+        mask = where if exists is None else where & exists
+        values = parts if memory.parts(ref.dtype) == 2 else [x.astype(ref.dtype) for x in parts]
+        language.store(ref, terms, values, mask=mask, scattered=True)
 
     def gather(self, ref: Ref, view: View, place: jax.Array) -> list[jax.Array]:
         """The parts of the elements at ``place`` of each position, undefined where there is none.
@@ -303,11 +307,7 @@ class Tile:
         terms += self.lane_terms(lane_stride, self._iota(len(self.geometry.shape) - 1))
         return language.load_parts(ref, terms, mask=self.mask(0))
 
-    def gather_row(self, ref: Ref) -> jax.Array:
-        """The tile's elements of an operand (outer, inner): one for each row and lane."""
-        return language.load(ref, self._outside(self.geometry.inner), mask=self.mask(0))
-
-    def _outside(self, row_stride: int) -> Address:
+    def outside(self, row_stride: int) -> Address:
         """The address of each element's row and lane, in an array of its own extent."""
         g = self.geometry
         # A term of the tile's shape spreads the others over it.
@@ -339,14 +339,11 @@ class Tile:
 
     def starts_shared(self, spread: bool) -> jax.Array:
         """Whether each element is the axis's first; a column for all lanes, unless ``spread``."""
-        return self._shared(spread).at_end(first=True)
+        return (self if spread else self.column()).at_end(first=True)
 
     def ends_shared(self, spread: bool) -> jax.Array:
         """Whether each element is the axis's last; a column for all lanes, unless ``spread``."""
-        return self._shared(spread).at_end(first=False)
-
-    def _shared(self, spread: bool) -> Tile:
-        return self if spread else self.cut(dataclasses.replace(self.geometry, lanes=1))
+        return (self if spread else self.column()).at_end(first=False)
 
     def at_end(self, *, first: bool) -> jax.Array:
         """Whether each element is the first one of the axis in memory, or the last."""

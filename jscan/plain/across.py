@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, heads, primitives
+from jscan import extent, heads, primitives, ranks
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype
 from jscan.plain import tails
@@ -47,7 +47,7 @@ def scan_across(
     """The results of ``scan_p`` for the part of the axis that a device holds."""
     leaves, flags = parted(operands, segmented)
     full = extent.full_shape(operands)
-    leaves = extent.at_full_size(leaves, full)
+    leaves = extent.at_full_size(extent.whole_along(axis, leaves, full[axis]), full)
     narrow = combine.result_dtypes([x.dtype for x in leaves])
     if 0 in full:
         return [jnp.zeros(full, d) for d, is_used in zip(narrow, used, strict=True) if is_used]
@@ -98,17 +98,26 @@ def reduce_across(
     totals = primitives.reduce(
         leaves, descriptor, kind=kind, num_segments=num_segments, exact=True, **how
     )
-    if combine.is_sum:
-        results = [heads.sum_of_parts(x, axis_name) for x in totals]
-    else:
-        fn = functools.partial(combine, differentiable=differentiable)
-        results = _folded(fn, [heads.gather_parts(x, axis_name) for x in totals])
-        if differentiable:
-            results = [_from_the_first(x, axis_name) for x in results]
+    results = combined_across(totals, combine, axis_name, differentiable=differentiable)
     if exact:
         return results
     narrow = combine.result_dtypes([x.dtype for x in leaves])
     return [x.astype(dtype) for x, dtype in zip(results, narrow, strict=True)]
+
+
+def combined_across(
+    totals: Sequence[jax.Array],
+    combine: Combine,
+    axis_name: AxisName,
+    *,
+    differentiable: bool = False,
+) -> list[jax.Array]:
+    """The totals of all devices, from those of each, in the devices' order."""
+    if combine.is_sum:
+        return [heads.sum_of_parts(x, axis_name) for x in totals]
+    fn = functools.partial(combine, differentiable=differentiable)
+    results = _folded(fn, [heads.gather_parts(x, axis_name) for x in totals])
+    return [_from_the_first(x, axis_name) for x in results] if differentiable else results
 
 
 def scan_general_across(
@@ -163,7 +172,7 @@ def rank_across(
 ) -> list[jax.Array]:
     """The results of ``rank_p`` that count marked elements, from the first device on."""
     del params
-    local = primitives.rank(marks, axis=axis, emit=emit, reverse=reverse)
+    local = ranks.rank(marks, axis=axis, emit=emit, reverse=reverse)
     count = jnp.sum(heads.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
     counts = _gathered(count, axis_name, axis)
     here = lax.axis_index(axis_name)
@@ -319,7 +328,7 @@ def flags_of_this_part(
         first = (lax.slice_in_dim(descriptor, 0, 1, axis=axis) != other) | ~exists
     else:
         bounds = _bounds_of_this_part(descriptor, axis_name, n)
-        found = primitives.locate(jnp.moveaxis(bounds, axis, -1), n=n, emit="flags")
+        found = ranks.locate(jnp.moveaxis(bounds, axis, -1), n=n, emit="flags")
         marked = jnp.moveaxis(found, -1, axis)
         begin = lax.axis_index(axis_name) * n
         first = jnp.any(descriptor == begin.astype(descriptor.dtype), axis, keepdims=True)

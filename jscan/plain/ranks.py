@@ -1,4 +1,4 @@
-"""Ranks and places of marked elements in plain JAX, and the segments of positions."""
+"""Ranks and places of marked elements in plain JAX, moves, and the segments of positions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, heads
+from jscan import extent, heads, ranks
 
 UNROLLED = 4
 """Elements that a turn of a loop takes."""
@@ -31,7 +31,7 @@ def rank_in_plain_jax(
     if n == 0:
         shape = (*marks.shape[:axis], size, *marks.shape[axis + 1 :])
         return [jnp.zeros(shape, jnp.int32)]
-    marked = _marked(marks, axis=axis, source=source).astype(jnp.int32)
+    marked = is_marked(marks, axis=axis, source=source).astype(jnp.int32)
     count = lax.cumsum(marked, axis, reverse=reverse)
     if emit == "number":
         return [count - 1]
@@ -70,7 +70,7 @@ def rank_on_cpu(
     if emit in ("number", "before") or params["reverse"] or 0 in marks.shape or size == 0:
         params |= {"axis": axis, "source": source, "emit": emit, "size": size}
         return rank_in_plain_jax(marks, *unmarked, **params)
-    marked = _rows(_marked(marks, axis=axis, source=source), axis).astype(jnp.int32)
+    marked = _rows(is_marked(marks, axis=axis, source=source), axis).astype(jnp.int32)
     count = jnp.sum(marked, 1, keepdims=True, dtype=jnp.int32)
 
     def place(row: Any, i: Any, mark: jax.Array, before: jax.Array) -> jax.Array:
@@ -87,6 +87,43 @@ def rank_on_cpu(
         found = jnp.where(is_place, found, np.int32(n))
     rest = (*marks.shape[:axis], *marks.shape[axis + 1 :])
     return [jnp.moveaxis(found.reshape(*rest, size), -1, axis)]
+
+
+def move_in_plain_jax(
+    marks: jax.Array,
+    x: jax.Array,
+    beside: jax.Array,
+    *,
+    axis: int,
+    source: str,
+    emit: str,
+    size: int,
+    **_: Any,
+) -> list[jax.Array]:
+    """The result of ``move_p``, by a gather from where ``rank_p`` finds the elements."""
+    n, full = marks.shape[axis], extent.full_shape([marks, x, beside])
+    shape = (*full[:axis], size, *full[axis + 1 :])
+    if 0 in full or size == 0:
+        return [jnp.zeros(shape, x.dtype)]
+    places = ranks.rank(marks, axis=axis, emit=emit, source=source, size=size)
+    if emit == "order":
+        return [jnp.broadcast_to(taken(x, places, axis, unique_indices=True), shape)]
+    inside = jnp.minimum(places, np.int32(n - 1))
+    there = jnp.broadcast_to(places < np.int32(n), shape)
+    found = taken(x, inside, axis, indices_are_sorted=True)
+    return [jnp.where(there, jnp.broadcast_to(found, shape), beside)]
+
+
+def taken(x: jax.Array, places: jax.Array, axis: int, **how: Any) -> jax.Array:
+    """The elements at places along an axis, which are the same for all rows or their own.
+
+    ``how`` holds what is known of places of one row: ``unique_indices``, ``indices_are_sorted``.
+    """
+    if places.size != places.shape[axis]:
+        return jnp.take_along_axis(x, places, axis, mode="promise_in_bounds")
+    rows = jnp.moveaxis(x, axis, 0)
+    found = rows.at[places.reshape(-1)].get(mode="promise_in_bounds", **how)
+    return jnp.moveaxis(found, 0, axis)
 
 
 def last_places_on_cpu(places: jax.Array, *, axis: int, size: int) -> jax.Array:
@@ -136,7 +173,8 @@ def _rows(x: jax.Array, axis: int) -> jax.Array:
     return jnp.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
 
 
-def _marked(marks: jax.Array, *, axis: int, source: str) -> jax.Array:
+def is_marked(marks: jax.Array, *, axis: int, source: str) -> jax.Array:
+    """Whether each element is marked."""
     if source == "mask":
         return heads.as_bool(marks)
     if source == "runs":

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, heads, logsums, meshes, operators, primitives
+from jscan import extent, heads, logsums, meshes, operators, primitives, ranks
 from jscan.arguments.identity import Neutral
-from jscan.combine import Combine, accumulation_dtype, trace
+from jscan.combine import Combine, accumulation_dtype
+from jscan.pairs import operator_on
 from jscan.plain import scatters
 from jscan.plain.ranks import last_places_on_cpu
 from jscan.plain.scan import Combination, flattened, scan_in_plain_jax
@@ -100,14 +101,14 @@ def segment_numbers(
     if kind == "ids":
         return descriptor
     if kind == "offsets":
-        ids = primitives.locate(jnp.moveaxis(descriptor, axis, -1), n=n, emit="ids")
+        ids = ranks.locate(jnp.moveaxis(descriptor, axis, -1), n=n, emit="ids")
         return jnp.moveaxis(ids, -1, axis)
     as_flags = (
         heads.as_bool(descriptor) if kind == "flags" else heads.changes(descriptor, axis=axis)
     )
     behind_first = as_flags & ~heads.is_first(descriptor, axis=axis)
     if bound and n < 2**31:
-        before = primitives.rank(behind_first, axis=axis, emit="number")
+        before = ranks.rank(behind_first, axis=axis, emit="number")
         return before + np.int32(1)
     return lax.cumsum(behind_first.astype(jnp.int32), axis)
 
@@ -321,23 +322,13 @@ def _bound_last_places(numbers: jax.Array, *, axis: int, num_segments: int) -> j
         [places] = primitives.reduce(
             [lax.broadcasted_iota(dtype, line, axis)],
             numbers,
-            combine=_later(dtype),
+            combine=operator_on(operators.max, dtype),  # the later of two places
             axis=axis,
             kind="ids",
             num_segments=num_segments,
             method="auto",
         )
         return places
-
-
-@functools.cache
-def _later(dtype: np.dtype) -> Combine:
-    """The operator that takes the later of two places."""
-    leaf = jax.ShapeDtypeStruct((1,), dtype)
-    identity = operators.max.identity(dtype)
-    traced = trace(operators.max, [leaf], jax.tree.structure(0), 0, (identity,))
-    assert traced is not None
-    return traced
 
 
 def _last_places(numbers: jax.Array, *, axis: int, num_segments: int) -> jax.Array:

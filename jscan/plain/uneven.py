@@ -100,8 +100,7 @@ def reduce_uneven(
         return [x.astype(dtype) for x, dtype in zip(totals, narrow, strict=True)]
     full = full_shape(operands, axis, kind)
     if kind == "offsets":
-        limit = min(length, np.iinfo(descriptor.dtype).max)
-        descriptor = jnp.minimum(descriptor, np.asarray(limit, descriptor.dtype))
+        descriptor = bounds_within(descriptor, length)
     else:
         kind, ids = of_this_part(descriptor, kind, axis_name, axis=axis, n=full[axis])
         place, count = _places(ids.shape, length, axis, axis_name)
@@ -111,6 +110,12 @@ def reduce_uneven(
         *leaves, descriptor, kind=kind, exact=exact, axis_name=axis_name, **params
     )
     return results
+
+
+def bounds_within(offsets: jax.Array, length: int) -> jax.Array:
+    """Offsets that end where the axis does."""
+    limit = min(length, np.iinfo(offsets.dtype).max)
+    return jnp.minimum(offsets, np.asarray(limit, offsets.dtype))
 
 
 def _whole(

@@ -3,6 +3,8 @@
 from jscan.rules import collect as collect
 from jscan.rules import locate as locate
 from jscan.rules import matrix as matrix
+from jscan.rules import move as move
+from jscan.rules import product as product
 from jscan.rules import rank as rank
 from jscan.rules import reduce as reduce
 from jscan.rules import scan as scan

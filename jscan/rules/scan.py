@@ -100,6 +100,8 @@ def _scan_by(
     operands, params = _by_flags(operands, params)
     combine, segmented = params["combine"], params["segmented"]
     operands, begins = _parts(operands, combine, segmented=segmented, started=started)
+    n = extent.full_shape(operands)[params["axis"]]
+    operands = tuple(extent.whole_along(params["axis"], operands, n))
     return form(*operands, **begins, **params)
 
 

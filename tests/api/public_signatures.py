@@ -46,7 +46,7 @@ SIGNATURES = {
     "jscan.cumsum": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
         "exclusive: 'bool' = False, segments: 'Any' = None, "
-        "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
+        "axis_name: 'Any' = None, method: 'str' = 'auto', precise: 'bool' = False) -> 'jax.Array'"
     ),
     "jscan.distribute": (
         "(x: 'Any', axis: 'int' = 0, *, segments: 'Any' = None, reverse: 'bool' = False) -> 'Any'"

@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import jscan
 from jscan import operators, primitives
 from tests import reference
-from tests.cases import every_form, head_flags
+from tests.cases import every_form, every_two, head_flags
 from tests.devices.layouts import assert_close, collectives, mesh_of, placed
 from tests.functions import affine, multiply_matrices
 from tests.walk import sequential
@@ -175,7 +175,7 @@ def gradients(fn):
 
 
 @pytest.mark.sweep
-@every_form
+@every_two
 @some_layouts
 @pytest.mark.parametrize("n", [7, 13])
 def test_gradients_of_scans(n, layout, form):
@@ -201,7 +201,7 @@ def test_gradients_of_scans(n, layout, form):
 
 
 @pytest.mark.sweep
-@every_layout
+@some_layouts
 @pytest.mark.parametrize("n", [7, 13])
 def test_gradients_of_reductions(n, layout):
     rows, flags = data(n)
@@ -237,7 +237,7 @@ def test_gradients_of_reductions(n, layout):
 
 
 @pytest.mark.sweep
-@every_form
+@every_two
 @some_layouts
 def test_totals_alone_move(layout, form):
     """A total of each row and leaf for each device."""

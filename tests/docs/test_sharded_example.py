@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import jscan
-from tests.docs.test_examples import ROOT, module_of, run
+from tests.docs.test_examples import ROOT, module_of, refusal, run
 
 SHARDED_SEQUENCE = ROOT / "examples" / "sharded_sequence.py"
 several = pytest.mark.skipif("jax.device_count() < 2", reason="nothing moves on one device")
@@ -86,17 +86,13 @@ def test_it_fails_where_more_of_a_batch_moves(sharded_sequence, monkeypatch, cap
     ],
     ids=["no channel", "no device", "no number"],
 )
-def test_it_says_what_is_wrong_with_arguments(arguments, message):
-    result = run(SHARDED_SEQUENCE, *arguments)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
+def test_it_says_what_is_wrong_with_arguments(sharded_sequence, capsys, arguments, message):
+    assert message in refusal(sharded_sequence, arguments, capsys)
 
 
 def test_it_says_how_many_devices_there_are(sharded_sequence, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        sharded_sequence.main(["--devices", "4096"])
-    assert f"there are {jax.device_count()} devices, not 4096" in capsys.readouterr().err
+    said = refusal(sharded_sequence, ["--devices", 4096], capsys)
+    assert f"there are {jax.device_count()} devices, not 4096" in said
 
 
 @several

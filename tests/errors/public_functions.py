@@ -73,6 +73,7 @@ COMBINATIONS = (
 
 
 def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
+    precise = "precise" in inspect.signature(call).parameters
     return Function(
         call.__name__,
         call,
@@ -83,6 +84,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "exclusive": False,
             "segments": FLAGS,
             **wrong.DEFAULTS,
+            **({"precise": True} if precise else {}),
         },
         {
             "x": [*wrong.NUMBERS, *elements, *wrong.SCALAR],
@@ -91,6 +93,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "exclusive": wrong.SWITCH,
             "segments": wrong.SEGMENTS,
             **wrong.HOW,
+            **({"precise": wrong.SWITCH} if precise else {}),
         },
     )
 

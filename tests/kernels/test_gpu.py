@@ -145,3 +145,27 @@ def test_nothing_is_written_past_the_end(offset):
     np.testing.assert_array_equal(y[offset:-offset], np.arange(1, n + 1))
     assert (y[:offset] == -7).all()
     assert (y[-offset:] == -7).all()
+
+
+@pytest.mark.parametrize("builder", ["pallas", "jax-triton"])
+@pytest.mark.parametrize("share", [0, 1e-4, 0.5, 1])
+@pytest.mark.parametrize("shape", [(2**20,), (2**22 + 1,), (3_000_017,), (5, 700_001), (500, 5000)])
+def test_elements_move_over_many_tiles(shape, share, builder):
+    rng = np.random.default_rng(4)
+    x, marks = rng.integers(0, 2**31, shape).astype(np.int32), rng.random(shape) < share
+    narrow = x.astype(np.int8)
+    with jscan.engine(builder):
+        found = jscan.split((x, narrow), marks, -1)
+        [places] = jscan.nonzero(marks.reshape(-1), size=x.size // 2)
+        few, more = (
+            jscan.pack((x, narrow), marks, size=size, fill_value=7)
+            for size in (x.size // 3, x.size + 9)
+        )
+    order = np.argsort(marks, axis=-1, kind="stable")
+    indices = np.concatenate([np.flatnonzero(marks), np.zeros(x.size, int)])
+    np.testing.assert_array_equal(places, indices[: x.size // 2])
+    for k, whole in enumerate((x, narrow)):
+        np.testing.assert_array_equal(found[k], np.take_along_axis(whole, order, -1))
+        want = np.concatenate([whole[marks], np.full(x.size + 9, 7, whole.dtype)])
+        np.testing.assert_array_equal(few[k], want[: x.size // 3])
+        np.testing.assert_array_equal(more[k], want[: x.size + 9])

@@ -12,7 +12,7 @@ import jscan
 from jscan import operators, primitives
 from jscan.kernels import absent, engines, language, tuning
 from tests import reference
-from tests.kernels import triton_interpreter
+from tests.kernels import test_products, triton_interpreter
 from tests.kernels.test_source import INTEGERS, mapping, written
 
 FLOATS = ("float16", "float32", "float64")  # the interpreter has no bfloat16
@@ -289,3 +289,30 @@ def test_reductions_by_a_plan(monkeypatch, inner):
         totals = jscan.segment_sum(x, jscan.SegmentPlan(ids, 39), method="lookback")
     expected = reference.reduce_by_segments(np.add, x, ids, 39, identity=0)
     reference.assert_equal(totals, expected)
+
+
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
+def test_moves_by_strips(dtype):
+    x, flags = numbers(dtype)
+    tile = tuning.Tuning(length=32, lanes=1, warps=1, window=2, strip=16)
+    with primitives.tiled(tile):
+        packed = jscan.pack(x, flags, size=20, fill_value=7)
+        parted = jscan.split(x, flags)
+        [places] = jscan.nonzero(flags, size=20)
+    filled = np.concatenate([x[flags], np.full(20, 7)])[:20]
+    np.testing.assert_array_equal(packed, filled)
+    np.testing.assert_array_equal(parted, np.concatenate([x[~flags], x[flags]]))
+    found = np.concatenate([np.flatnonzero(flags), np.zeros(20)])[:20]
+    np.testing.assert_array_equal(places, found)
+
+
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize("width", [None, 3])
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
+def test_products_of_sparse_matrices(dtype, width):
+    given = test_products.drawn(dtype, width=width)
+    tile = tuning.Tuning(length=16, lanes=1 if width is None else 4, warps=1, window=2, strip=8)
+    with primitives.tiled(tile):
+        found = test_products.product(*given)
+    np.testing.assert_array_equal(found, test_products.looped(*given, pair="sum-product"))

@@ -60,7 +60,8 @@ def compiled(caplog):
 def searches(fn, *arguments):
     """How often a program scatters heads into flags, when it is compiled."""
     program: Any = jax.jit(fn).lower(*arguments).compile()
-    return program.as_text().count(" scatter(")
+    text: str = program.as_text()
+    return text.count(" scatter(")
 
 
 # known in every trace

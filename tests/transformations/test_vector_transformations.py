@@ -270,8 +270,15 @@ def test_how_many_kernels_split_rows(call, kernels, axis, shape):
 
 
 @of([PACK, SPLIT])
-def test_values_are_gathered_once(call):
-    assert program_of(call, (5000,)).count('"stablehlo.gather"(') == 1
+def test_elements_move_while_they_are_counted(call):
+    assert program_of(call, (5000,)).count('"stablehlo.gather"(') == 0
+
+
+def test_rows_are_gathered_once():
+    rows, mask = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((5000, 3), (5000,)))
+    for call in (partial(jscan.pack, size=70), jscan.split):
+        program = cuda_program(lambda x, y, call=call: call(x, y > 0), rows, mask)
+        assert program.count('"stablehlo.gather"(') == 1
 
 
 @pytest.mark.parametrize("size", [3, 5000, 6000])

@@ -195,6 +195,13 @@ SCANS = (
     cumulative("cumsum", "by ids along axis 0", operations.SUM, axis=0, cut=cuts.IDS),
     cumulative("cumsum", "by lengths", operations.SUM, cut=cuts.LENGTHS, **EXCLUSIVE),
     cumulative("cumsum", "by offsets", operations.SUM, cut=cuts.OFFSETS, **BOTH),
+    scanned(
+        "cumsum in pairs",
+        partial(jscan.cumsum, precise=True),
+        replace(operations.SUM, covers=()),
+        covers=("cumsum",),
+        cut=cuts.FLAGS,
+    ),
     cumulative("cumsum", "of integers", INTEGERS),
     cumulative("cumsum", "of integers by flags", INTEGERS, cut=cuts.FLAGS, **REVERSE),
     cumulative("cumsum", "of complex numbers", COMPLEX, cut=cuts.FLAGS),

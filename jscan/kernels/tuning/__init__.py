@@ -10,7 +10,6 @@ from jscan.kernels.tuning.choose import entries as entries
 from jscan.kernels.tuning.choose import longest_block as longest_block
 from jscan.kernels.tuning.choose import lookback as lookback
 from jscan.kernels.tuning.choose import parts as parts
-from jscan.kernels.tuning.choose import scatter as scatter
 from jscan.kernels.tuning.choose import serial as serial
 from jscan.kernels.tuning.choose import strips as strips
 from jscan.kernels.tuning.choose import suits_block as suits_block
@@ -28,3 +27,4 @@ from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows
 from jscan.kernels.tuning.one_row import suits_one_row as suits_one_row
 from jscan.kernels.tuning.pressure import beside as beside
+from jscan.kernels.tuning.scattered import sends as sends

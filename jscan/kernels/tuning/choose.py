@@ -105,19 +105,6 @@ def lookback(shape: Shape) -> Tuning:
     return of_neighbours(shape, rule or _full(shape))
 
 
-def scatter(shape: Shape) -> Tuning:
-    """The tile of a scan that scatters what it finds.
-
-    Its stores need registers too: with 4096 positions it spills 1300 bytes (benchmarks/NOTES.md,
-    "Ranks, packing, conversions").
-    """
-    chosen = lookback(shape)
-    if shape.tile is not None:
-        return chosen
-    most = 1024 if 1 < chosen.lanes < 32 else 2048
-    return dataclasses.replace(chosen, length=min(chosen.length, most // chosen.lanes))
-
-
 def serial(shape: Shape) -> Tuning:
     """The tile of a walk by single tiles: of one warp, since every warp would read for itself."""
     return dataclasses.replace(_however_few(shape), window=1, warps=1)

@@ -1,0 +1,115 @@
+"""Elements moved to where their marks send them, by the program that counts the marks.
+
+    marks      0  1  0  0  1  1
+    count      0  1  1  1  2  3         the scan, in int32
+    elements   a  b  c  d  e  f
+
+    places     b  e  f │ -  -  -        the marked elements, then what fills
+    order      a  c  d │ b  e  f        the unmarked elements, then the marked ones
+
+The kernel is that of ranks (`ranking.kernel`). An element is read once, behind the count of those
+before it, and written once; so is what fills.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan.kernels import language, launch, tuning
+from jscan.kernels.language import Ref
+from jscan.kernels.operator import trace_scalars
+from jscan.kernels.ranking import COUNT, Ranking, run
+from jscan.kernels.tile import Tile
+
+
+@dataclasses.dataclass(frozen=True)
+class Moving(Ranking):
+    """What to count, and what is moved by the count.
+
+    Inputs are the marks and the elements; then, for ``order``, how many elements are unmarked, and
+    for ``places`` what fills.
+    """
+
+    moved: tuple[np.dtype, ...] = dataclasses.field(kw_only=True)
+
+    @property
+    def beside(self) -> int:
+        """The number of inputs that are not cut into tiles."""
+        return 1 if self.emit == "order" else len(self.moved)
+
+    @property
+    def written(self) -> list[tuple[int, np.dtype]]:
+        """The elements in their places."""
+        size = self.geometry.outer * self.size * self.geometry.inner
+        return [(size, dtype) for dtype in self.moved]
+
+    def store(
+        self,
+        tile: Tile,
+        outputs: Sequence[Ref],
+        inputs: Sequence[Ref],
+        scanned: Sequence[jax.Array],
+    ) -> None:
+        """Writes the elements where they belong."""
+        [count] = scanned
+        marks = self.marks(tile, inputs[0])
+        beside = inputs[len(self.views) :]
+        place = self.places(tile, beside, marks, count - marks.astype(COUNT))
+        inside = place < np.int32(self.size)
+        for k, (output, view) in enumerate(zip(outputs, self.views[1:], strict=True)):
+            parts = tile.load_parts(inputs[1 + k], view)
+            if self.emit == "places":
+                fills = language.load_parts(beside[k], [(jnp.int32(0), 1)])
+                pairs = zip(parts, fills, strict=True)
+                parts = [jnp.where(marks, part, fill.astype(part.dtype)) for part, fill in pairs]
+            tile.scatter(output, self.size, place, *parts, where=inside)
+
+
+def move(
+    marks: jax.Array,
+    x: jax.Array,
+    beside: jax.Array,
+    *,
+    full: tuple[int, ...],
+    axis: int,
+    source: str,
+    emit: str,
+    size: int,
+    interpret: bool = False,
+    tile: tuning.Tuning | None = None,
+) -> jax.Array:
+    """Moves elements along ``axis``, of arrays that have the shape ``full`` together.
+
+    ``beside`` is for ``order`` how many elements of each row are not marked, and for ``places``
+    what fills.
+    """
+    marks = launch.whole_bytes(marks) if source == "runs" else launch.one_byte(marks)
+    operator = trace_scalars(lax.add, [COUNT] * 2)
+    counts = jax.ShapeDtypeStruct(full, COUNT)
+    tuned = tuning.sends(tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile))
+    read, rest = launch.readable([x]), [beside] if emit == "order" else launch.readable([beside])
+    cut = launch.Cut([marks, *read], full, axis, tuned, widths={4})
+    moving = Moving(
+        geometry=cut.geometry,
+        operator=operator,
+        dtypes=(COUNT,),
+        results=(COUNT,),
+        identity=None,
+        used=(True,),
+        linear=False,
+        views=cut.views,
+        flag_view=None,
+        source=source,
+        emit=emit,
+        size=size,
+        moved=tuple(np.dtype(part.dtype) for part in read),
+    )
+    outputs = run(moving, cut, interpret, [part.reshape(-1) for part in rest], "jscan_move")
+    [moved] = launch.joined(outputs, [x.dtype])
+    return moved.reshape(*full[:axis], size, *full[axis + 1 :])

@@ -1,0 +1,65 @@
+"""Elements that a kernel makes as it reads: of what lies in place, and of what it gathers.
+
+    columns   2  0  7 │ 0  1 │ ...      in place, tile by tile
+    entries   a  b  c │ d  e │ ...
+    dense     x0 x1 x2 ... x7           gathered, from the cache where columns are near each other
+    elements  a·x2 b·x0 c·x7 │ ...      in registers alone
+
+A column that does not exist is read as the first one, and its element is the identity.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from jscan.kernels import language
+from jscan.kernels.language import Ref
+from jscan.kernels.layout import View
+from jscan.kernels.registers import constant
+from jscan.kernels.tile import Tile
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """How elements are made."""
+
+    function: core.ClosedJaxpr  # of the parts of an entry, if there is one, and of a dense element
+    dense: tuple[View, ...]  # of the dense operand; of its parts, where kernels read these apart
+    columns: int  # how many there are
+    identity: tuple[Any, ...]
+
+    def elements(
+        self,
+        strip: Tile,
+        in_place: Sequence[Ref],
+        views: Sequence[View],
+        dense: Sequence[Ref],
+    ) -> list[jax.Array]:
+        """The elements of a strip; of what lies ``in_place``, columns come last."""
+        *entries, column = zip(in_place, views, strict=True)
+        place = _load(strip, *column)[0]
+        exists = (place >= 0) & (place < np.asarray(self.columns, place.dtype)[()])
+        place = jnp.where(exists, place, jnp.zeros_like(place)).astype(jnp.int32)
+        parts = [strip.spread(x) for entry in entries for x in _load(strip, *entry)]
+        for ref, view in zip(dense, self.dense, strict=True):
+            parts += strip.gather(ref, view, place)
+        pairs = zip(parts, self.function.in_avals, strict=True)
+        made = language.mapped(self.function, [x.astype(a.dtype) for x, a in pairs])
+        exists = strip.spread(exists)
+        return [
+            jnp.where(exists, x, constant(x.shape, np.asarray(i, x.dtype)[()]))
+            for x, i in zip(made, self.identity, strict=True)
+        ]
+
+
+def _load(strip: Tile, ref: Ref, view: View) -> list[jax.Array]:
+    """The parts of a strip of an operand: a column, where lanes share it."""
+    own = strip.geometry.lanes == 1 or view.strides[2] != 0
+    return (strip if own else strip.column()).load_parts(ref, view)

@@ -1,0 +1,33 @@
+"""The tiles of scans that write elsewhere than they read."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jscan.kernels.tuning import choose
+from jscan.kernels.tuning.cut import Shape, Tuning, first_match
+
+STRIP = 512
+"""The positions of a warp that are counted, or sent, at once."""
+
+
+def sends(shape: Shape) -> Tuning:
+    """The tile of a scan that sends what it finds elsewhere, or elements.
+
+    Its stores need registers too: with 64 positions a thread it needs all and spills 1068 bytes, by
+    strips of 16 it needs 96 (benchmarks/results/static-sm-90.json).
+    """
+    chosen = choose.chosen(shape, "auto", choose.SCAN)
+    if shape.tile is not None:
+        return chosen
+    if chosen.length >= shape.n:
+        walks = shape.inner == 1 and chosen.rows == 1 and chosen.length > 2 * STRIP * chosen.warps
+        return dataclasses.replace(chosen, strip=STRIP * chosen.warps) if walks else chosen
+    if shape.inner > 1 or first_match(choose.device().few, shape) is not None:
+        most = 1024 if 1 < chosen.lanes < 32 else 2048
+        return dataclasses.replace(chosen, length=min(chosen.length, most // chosen.lanes))
+    # Longer tiles look back less often; shorter ones keep more of a device busy.
+    length = 16 * STRIP
+    while length > 2 * STRIP and shape.outer * -(-shape.n // length) < choose.device().programs:
+        length //= 2
+    return Tuning(length=length, lanes=1, warps=1, window=32, strip=STRIP)

@@ -1,0 +1,115 @@
+"""The functions that bind the primitives of marks and places: ranks, moves and what is located."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan import extent, heads, meshes, primitives
+from jscan.operators import integer_limits
+from jscan.primitives import AxisName
+
+
+def rank(
+    marks: jax.Array,
+    *,
+    axis: int,
+    emit: str,
+    source: str = "mask",
+    reverse: bool = False,
+    size: int | None = None,
+    axis_name: AxisName = (),
+) -> jax.Array:
+    """Bind ``rank_p``; ``size`` may be more than there are elements."""
+    extent.check_places("jscan", "marks", marks, axis)
+    n = marks.shape[axis]
+    length = n if size is None else size
+
+    def run(marks: jax.Array) -> jax.Array:
+        # Kernels write no more words than there are elements.
+        how: dict[str, Any] = {"source": source, "reverse": reverse, "axis_name": axis_name}
+        head = _bind_rank(marks, axis=axis, emit=emit, size=min(length, n), **how)
+        if length <= n:
+            return head
+        shape = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
+        return lax.concatenate([head, lax.full(shape, np.int32(n))], axis)
+
+    dimensions = meshes.instead_of(axis) if emit == "places" else meshes.same
+    return meshes.automatically(run, marks, like=[marks], dimensions=dimensions)
+
+
+def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.Array:
+    operands = [marks]
+    if emit == "order":
+        operands.append(_unmarked(marks, axis))
+    operands = extent.vary_alike(operands)
+    context = primitives.settings_for(marks.shape)
+    [result] = primitives.rank_p.bind(*operands, axis=axis, emit=emit, **params, **context)
+    return result
+
+
+def move(
+    x: jax.Array,
+    marks: jax.Array,
+    fill: jax.Array | None = None,
+    *,
+    axis: int,
+    source: str = "mask",
+    size: int | None = None,
+) -> jax.Array:
+    """Bind ``move_p``: marked elements, then the ``fill``; or without one, marked elements last.
+
+    Marks have the shape of ``x``. With a ``fill`` there may be more results than elements. Arrays
+    are bound one by one, since a primitive is transposed as a whole.
+    """
+    extent.check_places("jscan", "marks", marks, axis)
+    n = marks.shape[axis]
+    length = n if size is None else size
+    wide = whole_bytes(x)
+    if fill is None:
+        emit, beside = "order", _unmarked(marks, axis)
+    else:
+        emit, beside = "places", fill.reshape((1,) * marks.ndim).astype(wide.dtype)
+    marks, wide, beside = extent.vary_alike([marks, wide, beside])
+    how: dict[str, Any] = {"axis": axis, "source": source, "emit": emit, "size": min(length, n)}
+    context = primitives.settings_for(marks.shape)
+    [result] = primitives.move_p.bind(marks, wide, beside, **how, **context)
+    if length > n:
+        behind = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
+        rest = jnp.broadcast_to(beside, behind)
+        result = lax.concatenate(extent.vary_alike([result, rest]), axis)
+    moved: jax.Array = result.astype(x.dtype)
+    return moved
+
+
+def whole_bytes(x: jax.Array) -> jax.Array:
+    """The numbers in whole bytes.
+
+    XLA does not pad those of 2 bits in all of its ways to compile for CPUs.
+    """
+    if jnp.issubdtype(x.dtype, jnp.integer) and integer_limits(x.dtype).bits < 8:
+        return x.astype(jnp.int8 if jnp.issubdtype(x.dtype, jnp.signedinteger) else jnp.uint8)
+    return x
+
+
+def _unmarked(marks: jax.Array, axis: int) -> jax.Array:
+    """How many elements of each row are not marked."""
+    return jnp.sum(~heads.as_bool(marks), axis, keepdims=True, dtype=jnp.int32)
+
+
+def locate(bounds: jax.Array, *, n: int, emit: str) -> jax.Array:
+    """Bind ``locate_p``."""
+
+    def run(bounds: jax.Array) -> jax.Array:
+        context = primitives.settings_for(bounds.shape)
+        del context["tile"]
+        [result] = primitives.locate_p.bind(bounds, n=n, emit=emit, **context)
+        return result
+
+    return meshes.automatically(
+        run, bounds, like=[bounds], dimensions=meshes.instead_of(bounds.ndim - 1)
+    )

@@ -1,0 +1,136 @@
+"""The rules of ``move_p``. It is linear in what is moved, and its transpose moves it back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import ShapedArray
+from jax.interpreters import ad
+
+from jscan import extent, meshes, ranks
+from jscan.derivatives.tangents import Tangent, is_moving, summed_to, zero_of
+from jscan.plain.ranks import is_marked, move_in_plain_jax, taken
+from jscan.primitives import move_p
+from jscan.rules import base, partition
+
+
+def move_abstract_eval(
+    marks: ShapedArray,
+    x: ShapedArray,
+    beside: ShapedArray,
+    *,
+    axis: int,
+    size: int,
+    **_: Any,
+) -> list[ShapedArray]:
+    """The elements in the shape of all operands together, ``size`` long along the axis."""
+    full = extent.full_shape([marks, x, beside])
+    return [x.update(shape=(*full[:axis], size, *full[axis + 1 :]), weak_type=False)]
+
+
+def move_in_kernels(
+    marks: jax.Array,
+    x: jax.Array,
+    beside: jax.Array,
+    *,
+    axis: int,
+    emit: str,
+    size: int,
+    layout: meshes.Layout | None,
+    **params: Any,
+) -> list[jax.Array]:
+    """The moved elements by a kernel, which counts positions in 32 bits."""
+    full = extent.full_shape([marks, x, beside])
+    if 0 in full or size == 0:
+        raise base.NoKernel("there is nothing to move")
+    if full[axis] >= extent.FAR:
+        raise base.NoKernel("the axis is too long for 32 bits")
+    # Pallas takes seconds to import, and only GPU programs need it.
+    from jscan.kernels import launch, moving
+
+    del layout
+    reason = launch.why_not_dtypes([x])
+    if reason is not None:
+        raise base.NoKernel(reason)
+    if emit == "order":
+        beside = jnp.broadcast_to(beside, (*full[:axis], 1, *full[axis + 1 :]))
+    elif beside.size > 1:
+        raise base.NoKernel("rows are filled with values of their own")
+    how: dict[str, Any] = {"axis": axis, "emit": emit, "size": size}
+    return [moving.move(marks, x, beside, full=full, **how, **params)]
+
+
+def move_jvp(
+    primals: Sequence[jax.Array], tangents: Sequence[Tangent], *, emit: str, **params: Any
+) -> tuple[list[jax.Array], list[Tangent]]:
+    """The moved tangents."""
+    [result] = move_p.bind(*primals, emit=emit, **params)
+    marks, _, beside = primals
+    _, slope, of_fill = tangents
+    if not any(map(is_moving, (slope, of_fill))):
+        return [result], [zero_of(result)]
+    if emit == "places":
+        beside = ad.instantiate_zeros(of_fill)
+    operands = extent.vary_alike([marks, ad.instantiate_zeros(slope), beside])
+    return [result], move_p.bind(*operands, emit=emit, **params)
+
+
+def move_transpose(
+    cotangents: Sequence[Tangent],
+    marks: jax.Array,
+    x: Any,
+    beside: Any,
+    *,
+    axis: int,
+    source: str,
+    emit: str,
+    size: int,
+    **_: Any,
+) -> list[Any]:
+    """To each element the cotangent at its place; to what fills, those behind the elements."""
+    [cotangent] = cotangents
+    back: list[Any] = [None, None, None]
+    if isinstance(cotangent, ad.Zero) or size == 0:
+        return [ad.Zero(y.aval) if ad.is_undefined_primal(y) else None for y in (marks, x, beside)]
+    marked = is_marked(marks, axis=axis, source=source)
+    if ad.is_undefined_primal(x):
+        before = ranks.rank(marks, axis=axis, emit="before", source=source)
+        if emit == "order":
+            element = lax.broadcasted_iota(jnp.int32, before.shape, axis)
+            there, place = None, jnp.where(marked, beside + before, element - before)
+        else:
+            last = np.int32(size - 1)
+            there, place = marked & (before <= last), jnp.minimum(before, last)
+        found = taken(cotangent, place, axis)
+        found = found if there is None else jnp.where(there, found, jnp.zeros_like(found))
+        back[1] = summed_to(found, x.aval)
+    if ad.is_undefined_primal(beside):
+        count = jnp.sum(marked, axis, keepdims=True, dtype=jnp.int32)
+        place = lax.broadcasted_iota(jnp.int32, cotangent.shape, axis)
+        rest = jnp.where(place < count, jnp.zeros_like(cotangent), cotangent)
+        back[2] = summed_to(rest, beside.aval)
+    return back
+
+
+def move_dimensions(
+    operands: Sequence[ShapedArray], results: Sequence[ShapedArray], *, axis: int, **_: Any
+) -> partition.Dimensions:
+    """Those along which nothing moves."""
+    return partition.but_for(axis, operands, results)
+
+
+base.register(
+    move_p,
+    name="move",
+    abstract_eval=move_abstract_eval,
+    plain=move_in_plain_jax,
+    in_kernels=move_in_kernels,
+    dimensions=move_dimensions,
+    jvp=move_jvp,
+    transpose=move_transpose,
+)

@@ -1,0 +1,157 @@
+"""Elements that move in the kernel that counts marks, against NumPy."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jscan
+from jscan import primitives, ranks
+from jscan.kernels import tuning
+from tests.engines import Engine
+from tests.kernels.test_lowering import cuda_program
+
+by_kernel = pytest.mark.parametrize(
+    "strategy",
+    [
+        Engine("interpreted", "auto", (), interpreted=True),
+        *(
+            pytest.param(Engine(name, "auto", (), gpu=True, builder=name), marks=pytest.mark.gpu)
+            for name in ("pallas", "jax-triton")
+        ),
+    ],
+    ids=lambda strategy: strategy.name,
+)
+STRIPS = tuning.Tuning(length=256, lanes=1, warps=1, window=4, strip=64)
+WARPS = tuning.Tuning(length=1024, lanes=1, warps=4, window=128, strip=128)
+LANES = tuning.Tuning(length=32, lanes=8, warps=1, window=4)
+
+
+def of_row(x, marks, fill, size):
+    """A row that is packed to a size, or split where nothing fills."""
+    head, rest = x[marks], x[~marks]
+    return np.concatenate([rest, head] if fill is None else [head, np.full(len(x), fill)])[:size]
+
+
+def expected(x, marks, fill, axis, size):
+    """Every row of x along the axis."""
+    x, marks = (np.moveaxis(a, axis, -1) for a in np.broadcast_arrays(x, marks))
+    found = np.empty((*x.shape[:-1], size), x.dtype)
+    for at in np.ndindex(x.shape[:-1]):
+        found[at] = of_row(x[at], marks[at], fill, size)
+    return np.moveaxis(found, -1, axis)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "tile", "share", "dtypes", "of_marks"),
+    [
+        ((1337,), 0, STRIPS, 0.5, ["int8", "complex64"], "bool"),
+        ((1337,), 0, WARPS, 0.02, ["bool"], "uint8"),
+        ((3, 513), 1, STRIPS, 0.98, ["float32"], "int32"),
+        ((3, 257, 5), 1, LANES, 0.5, ["complex64"], "bool"),
+        ((700,), 0, None, 0.5, ["bfloat16"], "bool"),
+        *(
+            pytest.param((n,), 0, tile, share, ["float32"], "bool", marks=pytest.mark.thorough)
+            for n in (1, 2, 64, 257, 1025, 4099)
+            for tile in (STRIPS, WARPS)
+            for share in (0, 0.5, 1)
+        ),
+    ],
+)  # fmt: skip
+@by_kernel
+def test_moves(strategy, shape, axis, tile, share, dtypes, of_marks):
+    rng = np.random.default_rng(0)
+    marks = rng.random(shape) < share
+    leaves = [jnp.asarray(rng.integers(-50, 50, shape)).astype(dtype) for dtype in dtypes]
+    given = jnp.asarray(marks).astype(of_marks) * jnp.asarray(3).astype(of_marks)
+    n = shape[axis]
+    with strategy.active(), primitives.tiled(tile):
+        for x in leaves:
+            values, fill = np.asarray(x), np.asarray(7).astype(x.dtype)
+            for size in (max(1, n // 3), n + 5):
+                found = ranks.move(x, given, jnp.asarray(fill), axis=axis, size=size)
+                behind = [(0, max(size - n, 0) if d == axis else 0) for d in range(len(shape))]
+                wanted = expected(values, marks, fill, axis, min(size, n))
+                wanted = np.pad(wanted, behind, constant_values=fill)
+                np.testing.assert_array_equal(found, wanted)
+            found = ranks.move(x, given, axis=axis)
+            np.testing.assert_array_equal(found, expected(values, marks, None, axis, n))
+
+
+@by_kernel
+@pytest.mark.parametrize("dtype", ["float64", "complex128", "int64", "int4", "float8_e5m2"])
+def test_elements_of_any_width_move(dtype, strategy):
+    """Those that no kernel reads are gathered."""
+    rng = np.random.default_rng(1)
+    marks = rng.random(300) < 0.4
+    with jax.enable_x64(True), strategy.active(), primitives.tiled(STRIPS):
+        x = jnp.asarray(rng.integers(-8, 8, 300)).astype(dtype)
+        both = jscan.pack((x, marks), marks, size=150, fill_value=1), jscan.split(x, marks)
+    (packed, which), parted = both
+    count = min(marks.sum(), 150)
+    wide = np.asarray(x.astype("complex128"))
+    filled = np.concatenate([wide[marks], np.ones(300)])[:150]
+    np.testing.assert_array_equal(packed.astype("complex128"), filled)
+    assert packed.dtype == parted.dtype == x.dtype
+    np.testing.assert_array_equal(which, np.ones(150, bool))
+    assert count == 150 or which[count:].all()
+    np.testing.assert_array_equal(
+        parted.astype("complex128"), np.concatenate([wide[~marks], wide[marks]])
+    )
+
+
+@by_kernel
+@pytest.mark.parametrize("mapped", ["values", "marks", "fills", "all"])
+def test_batches_of_what_is_mapped(mapped, strategy):
+    """What is not mapped is read in place."""
+    rng = np.random.default_rng(2)
+    x, marks, fills = rng.normal(size=(3, 300)), rng.random((3, 300)) < 0.5, np.arange(3.0)
+    axes = [0 if mapped in (name, "all") else None for name in ("values", "marks", "fills")]
+    given = [a if d == 0 else a[0] for a, d in zip((x, marks, fills), axes, strict=True)]
+    given = [a.astype(np.float32) if a.dtype != bool else a for a in given]
+
+    def packed(x, marks, fill):
+        return jscan.pack(x, marks, size=200, fill_value=fill)
+
+    with strategy.active(), primitives.tiled(STRIPS):
+        found = jax.vmap(packed, axes)(*given)
+    for row in range(3):
+        own, which, fill = (a[row] if d == 0 else a for a, d in zip(given, axes, strict=True))
+        np.testing.assert_array_equal(found[row], of_row(own, which, fill, 200))
+
+
+@by_kernel
+def test_first_elements_of_runs_move(strategy):
+    x = np.sort(np.random.default_rng(3).integers(0, 90, 700)).astype(np.int32)
+    with strategy.active(), primitives.tiled(STRIPS):
+        values, count = jscan.unique_sorted(x, size=100, fill_value=-1)
+        parted, lengths = jscan.partition(x, x - 40)
+    assert count == len(np.unique(x))
+    np.testing.assert_array_equal(values[:count], np.unique(x))
+    np.testing.assert_array_equal(values[count:], -1)
+    np.testing.assert_array_equal(parted, x)
+    np.testing.assert_array_equal(lengths, [(x < 40).sum(), (x == 40).sum(), (x > 40).sum()])
+
+
+def test_a_gradient_moves_back_without_a_scatter():
+    x, mask = (jax.ShapeDtypeStruct((5000,), "float32") for _ in range(2))
+
+    def loss(x, mask):
+        return jnp.sum(jscan.pack(x, mask > 0, size=4000) ** 2)
+
+    assert "stablehlo.scatter" not in cuda_program(jax.grad(loss), x, mask)
+
+
+def test_beside_what_is_linear_anything_moves():
+    """Each array is transposed by itself."""
+    mask = np.random.default_rng(5).random(40) < 0.5
+    other = jnp.arange(40.0)
+
+    def product(x):
+        y, factor = jscan.split((x, other), mask)
+        return y * factor
+
+    [back] = jax.linear_transpose(product, other)(jnp.ones(40))
+    np.testing.assert_array_equal(back, other)
