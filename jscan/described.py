@@ -141,8 +141,8 @@ def marks_of(segments: Described) -> bits.Marks:
     return bits.Bounds(jnp.asarray(segments._array))
 
 
-def flags_of(marks: bits.Marks, *, axis: int, n: int) -> jax.Array:
-    """The head flags of ``n`` elements along ``axis``."""
+def flags_of(marks: bits.Marks | None, *, axis: int, n: int) -> jax.Array | None:
+    """The head flags of ``n`` elements along ``axis``, if there are any."""
     if isinstance(marks, bits.Packed):
         return bits.unpacked(marks.words, axis=axis, n=n)
     if isinstance(marks, bits.Bounds):

@@ -196,7 +196,7 @@ def _scan(
     if traced is not None:
         return _scan_by_primitive(call, traced, marks, reverse=reverse, starts_with=starts_with)
     n = call.leaves[0].shape[call.axis]
-    flags = None if marks is None else flags_of(marks, axis=call.axis, n=n)
+    flags = flags_of(marks, axis=call.axis, n=n)
     called = call.checked_fn()
     if call.axis_name:
         return across.scan_general_across(
@@ -267,10 +267,8 @@ def _scan_by_primitive(
         if exclusive or starts_with is None:
             return results
         along: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "axis_name": call.axis_name}
-        starts = None
-        if marks is not None:
-            flags = flags_of(marks, axis=call.axis, n=leaves[0].shape[call.axis])
-            starts = heads.segment_starts(flags, **along)
+        flags = flags_of(marks, axis=call.axis, n=leaves[0].shape[call.axis])
+        starts = None if flags is None else heads.segment_starts(flags, **along)
         return heads.shift(results, starts, starts_with, **along)
 
     like = primitives.joined(call.leaves, marks)
