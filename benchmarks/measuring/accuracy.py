@@ -44,6 +44,8 @@ STRATEGIES = (
 )
 OF_HALVES = ("lookback", "repeatable", IN_TWO_PASSES)
 """What halves are scanned by: strategies differ in how they add float32, which halves are then."""
+PRECISE = "precise=True"
+"""Sums in compensated pairs, by "auto"."""
 LOOP, TORCH = "float32 loop", "torch.cumsum"
 Sums = Callable[[], jax.Array]
 """Makes a subject's results of the input at hand."""
@@ -98,8 +100,10 @@ def _subjects(dtype: str) -> dict[str, Operation]:
     chosen = strategies()
     if dtype != "float32" and machine.has_gpu():
         chosen = OF_HALVES
+    in_pairs = {PRECISE: call(jscan.cumsum, precise=True)} if dtype == "float32" else {}
     return {
         **{method: call(jscan.cumsum, method=method) for method in chosen},
+        **in_pairs,
         "lax.cumsum": lax.cumsum,
         "lax.associative_scan": call(operations.lax_scan, lax.add),
     }
@@ -254,6 +258,9 @@ def _entry(
     if wider > 1:
         entry["max_output_eps"] = _short(largest / wider)
     depth = depth_of(subject, size)
+    if subject == PRECISE:
+        bound = rounding.bound_in_pairs(size.n)
+        entry |= {"bound_eps": _short(bound), "within_bound": largest <= bound}
     if depth is not None:
         bound = rounding.bound(depth, size.n)
         if wider > 1:  # the result is rounded once more
@@ -280,7 +287,7 @@ def beyond(content: Mapping[str, Any]) -> list[str]:
     wrong = [] if content["errors"] else ["nothing was measured"]
     for entry in content["errors"]:
         where = f"{entry['subject']}, {entry['dtype']}, {entry['input']}, {entry['n']}"
-        if "why_not" in entry and entry["subject"] in STRATEGIES:
+        if "why_not" in entry and entry["subject"] in (*STRATEGIES, PRECISE):
             wrong.append(f"{where}: {entry['why_not']}")
         elif not entry.get("within_bound", True):
             wrong.append(f"{where}: {entry['max_eps']} > {entry['bound_eps']} eps")

@@ -48,6 +48,14 @@ def bound(depth: int, n: int) -> float:
     return min(math.expm1(depth * math.log1p(EPS / 2)) / EPS, (n - 1) / 2)
 
 
+def bound_in_pairs(n: int) -> float:
+    """The same for sums in compensated pairs: half an eps, and 2^-22 for each addition.
+
+    Additions are those of the deepest tree that "auto" takes, or of a CPU's stretches.
+    """
+    return 0.5 + max(depth("lookback", n), 2 * math.isqrt(n)) * 2.0**-22
+
+
 @dataclasses.dataclass(frozen=True)
 class TileDepth:
     """How deep the additions within a tile are, by its length: of its scan, and of its total."""
