@@ -20,9 +20,10 @@ from jax import lax
 from jscan import block_scans, heads, identities, meshes, primitives
 from jscan.arguments.arrays import is_held
 from jscan.arguments.identity import Neutral
-from jscan.bits import Packed, as_flags
+from jscan.bits import Marks
 from jscan.called import checked
 from jscan.combine import Combine, Traced, accumulation_dtype, trace, trace_open
+from jscan.described import flags_of
 from jscan.division import Division, Given, divide
 from jscan.operators import Operator
 from jscan.plain import across
@@ -101,7 +102,7 @@ def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
         if not isinstance(found, str):
             return found
         call = dataclasses.replace(call, whole=found)
-    marks: jax.Array | Packed | None = None
+    marks: Marks | None = None
     if division is not None:
         # Where a scan has a start, packed flags are unpacked: it asks for the first one.
         marks = division.marks() if call.init is None else division.flags()
@@ -182,7 +183,7 @@ def _has_identity(call: Call, combine: Combine, *, is_combined: bool) -> bool:
 def _scan(
     call: Call,
     traced: Traced | None,
-    marks: jax.Array | Packed | None,
+    marks: Marks | None,
     *,
     reverse: bool,
     starts_with: Sequence[Neutral] | None,
@@ -191,7 +192,7 @@ def _scan(
     if traced is not None:
         return _scan_by_primitive(call, traced, marks, reverse=reverse, starts_with=starts_with)
     n = call.leaves[0].shape[call.axis]
-    flags = None if marks is None else as_flags(marks, axis=call.axis, n=n)
+    flags = flags_of(marks, axis=call.axis, n=n)
     called = call.checked_fn()
     how: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "identity": starts_with}
     how["start"] = Start.of(call.init, None)
@@ -213,7 +214,7 @@ def _with_scalars(
 def _scan_by_primitive(
     call: Call,
     traced: Traced,
-    marks: jax.Array | Packed | None,
+    marks: Marks | None,
     *,
     reverse: bool,
     starts_with: Sequence[Neutral] | None,
@@ -235,7 +236,7 @@ def _scan_by_primitive(
     def run(
         leaves: Sequence[jax.Array],
         scalars: Sequence[jax.Array],
-        marks: jax.Array | Packed | None,
+        marks: Marks | None,
         starts_with: Sequence[Neutral] | None,
         init: Sequence[jax.Array] | None,
     ) -> list[jax.Array]:
@@ -260,10 +261,8 @@ def _scan_by_primitive(
         if exclusive or starts_with is None:
             return results
         along: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "axis_name": call.axis_name}
-        flags = starts = None
-        if marks is not None:
-            flags = as_flags(marks, axis=call.axis, n=leaves[0].shape[call.axis])
-            starts = heads.segment_starts(flags, **along)
+        flags = flags_of(marks, axis=call.axis, n=leaves[0].shape[call.axis])
+        starts = None if flags is None else heads.segment_starts(flags, **along)
         shifted = heads.shift(results, starts, starts_with, **along)
         if init is None:
             return shifted
