@@ -9,6 +9,11 @@ from jscan import rules as rules  # tells JAX the rules of the primitives
 from jscan.compaction import histogram as histogram
 from jscan.compaction import nonzero as nonzero
 from jscan.compaction import partition as partition
+from jscan.cumulative import cumlogsumexp as cumlogsumexp
+from jscan.cumulative import cummax as cummax
+from jscan.cumulative import cummin as cummin
+from jscan.cumulative import cumprod as cumprod
+from jscan.cumulative import cumsum as cumsum
 from jscan.engines import engine as engine
 from jscan.matrix_recurrences import matrix_recurrence as matrix_recurrence
 from jscan.plans import SegmentPlan as SegmentPlan
@@ -23,11 +28,6 @@ from jscan.runs import run_length_decode as run_length_decode
 from jscan.runs import run_length_encode as run_length_encode
 from jscan.runs import unique_sorted as unique_sorted
 from jscan.scans import associative_scan as associative_scan
-from jscan.scans import cumlogsumexp as cumlogsumexp
-from jscan.scans import cummax as cummax
-from jscan.scans import cummin as cummin
-from jscan.scans import cumprod as cumprod
-from jscan.scans import cumsum as cumsum
 from jscan.segments import Segments as Segments
 from jscan.selections import segment_argmax as segment_argmax
 from jscan.selections import segment_argmin as segment_argmin

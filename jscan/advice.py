@@ -30,6 +30,7 @@ ARGUMENTS = {
     "fn": "operators.md#operators-of-your-own",
     "ids": "ragged-data.md#ids",
     "identity": "operators.md#identities",
+    "init": "recurrences.md#states-that-go-on",
     "k": SELECTIONS,
     "lengths": "ragged-data.md#lengths",
     "mask": SELECTIONS,
@@ -47,7 +48,9 @@ ARGUMENTS = {
 """Pages by the argument that is wrong, whatever the function."""
 
 MODULES = {
-    **dict.fromkeys(("scans", "recurrences", "matrix_recurrences", "tridiagonal"), "scans"),
+    **dict.fromkeys(
+        ("scans", "cumulative", "recurrences", "matrix_recurrences", "tridiagonal"), "scans"
+    ),
     **dict.fromkeys(("reductions", "statistics", "selections"), "reductions"),
     **dict.fromkeys(("segments", "plans"), "segments"),
     **dict.fromkeys(("vectors", "compaction", "runs"), "vectors"),

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import compensation, heads, identities, meshes, primitives
+from jscan import heads, identities, meshes, primitives
 from jscan.arguments.arrays import is_held
 from jscan.arguments.identity import Neutral
 from jscan.bits import Packed, as_flags
@@ -28,6 +28,7 @@ from jscan.operators import Operator
 from jscan.plain import across
 from jscan.plain import reduce as plain
 from jscan.plain.scan import scan_general
+from jscan.starts import Start
 from jscan.templates import Bound
 
 
@@ -46,6 +47,7 @@ class Call:
         or None. Where one is needed and none is given, ``fn`` is an `Operator`.
       method: "auto", "xla" or the name of a strategy.
       axis_name: the mesh axes across which the axis goes on.
+      init: what a scan starts from: the values of a `Start`, or None.
     """
 
     caller: str
@@ -57,6 +59,7 @@ class Call:
     identity: Sequence[Neutral] | None = None
     method: str = "auto"
     axis_name: tuple[str, ...] = ()
+    init: Sequence[jax.Array] | None = None
 
     def divided(self, *, elementwise: bool) -> Division | None:
         """The segments beside the leaves, which ``fn`` combines one by one or as wholes."""
@@ -81,35 +84,21 @@ class Call:
 
 def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
     """The scans of the leaves."""
-    identity, traced = _resolve(call, needs_identity=exclusive)
+    if call.init is not None and call.leaves[0].shape[call.axis] == 0:
+        call = dataclasses.replace(call, init=None)
+        exclusive = False  # there is no result
+    needs_identity = exclusive and (call.init is None or call.segments is not None)
+    identity, traced = _resolve(call, needs_identity=needs_identity)
     division = call.divided(elementwise=traced is not None)
     starts_with = identity if exclusive else None
-    marks = None if division is None else division.marks()
+    if exclusive and not needs_identity:
+        # The initial value stands where the identity would.
+        starts_with = [accumulation_dtype(x.dtype).type(0) for x in call.leaves]
+    marks: jax.Array | Packed | None = None
+    if division is not None:
+        # Where a scan has a start, packed flags are unpacked: it asks for the first one.
+        marks = division.marks() if call.init is None else division.flags()
     return _scan(call, traced, marks, reverse=reverse, starts_with=starts_with)
-
-
-def scan_in_pairs(call: Call, *, reverse: bool, exclusive: bool) -> jax.Array:
-    """The sums of one leaf of real floats, in compensated pairs."""
-    division = call.divided(elementwise=True)
-    flags = None if division is None else division.flags()
-
-    def run(leaves: Sequence[jax.Array], flags: jax.Array | None) -> list[jax.Array]:
-        [x] = leaves
-        return primitives.scan(
-            [x, compensation.nothing_lost(x)],
-            flags,
-            combine=compensation.pairs(x.dtype),
-            axis=call.axis,
-            reverse=reverse,
-            exclusive=exclusive,
-            method=call.method,
-            axis_name=call.axis_name,
-            used=(True, False),
-        )
-
-    like = [*call.leaves] if flags is None else [*call.leaves, flags]
-    [result] = meshes.automatically(run, call.leaves, flags, like=like)
-    return result
 
 
 def reduce(call: Call, *, num_segments: int | None) -> list[jax.Array]:
@@ -197,27 +186,13 @@ def _scan(
     n = call.leaves[0].shape[call.axis]
     flags = None if marks is None else as_flags(marks, axis=call.axis, n=n)
     called = call.checked_fn()
+    how: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "identity": starts_with}
+    how["start"] = Start.of(call.init, None)
+    given = called, call.leaves, call.treedef, flags
     if call.axis_name:
-        return across.scan_general_across(
-            called,
-            call.leaves,
-            call.treedef,
-            flags,
-            axis=call.axis,
-            reverse=reverse,
-            identity=starts_with,
-            axis_name=call.axis_name,
-        )
+        return across.scan_general_across(*given, axis_name=call.axis_name, **how)
     with meshes.entered(call.leaves):
-        return scan_general(
-            called,
-            call.leaves,
-            call.treedef,
-            flags,
-            axis=call.axis,
-            reverse=reverse,
-            identity=starts_with,
-        )
+        return scan_general(*given, **how)
 
 
 def _with_scalars(
@@ -245,13 +220,24 @@ def _scan_by_primitive(
     exclusive = starts_with is not None and _has_identity(call, combine, is_combined=True)
     if call.identity is not None and not exclusive:
         combine = dataclasses.replace(combine, identity=None)
+    if starts_with is not None and call.init is not None and marks is None:
+        # No result is the identity, and none is combined with it.
+        zeros: Any = tuple(np.zeros((), dtype)[()] for dtype in combine.dtypes)
+        combine, exclusive = dataclasses.replace(combine, identity=zeros), True
 
     def run(
         leaves: Sequence[jax.Array],
         scalars: Sequence[jax.Array],
         marks: jax.Array | Packed | None,
         starts_with: Sequence[Neutral] | None,
+        init: Sequence[jax.Array] | None,
     ) -> list[jax.Array]:
+        start = None
+        if init is not None:
+            # No result takes a scalar from the left.
+            row = (1,) * leaves[0].ndim
+            beside = zip(scalars, combine.dtypes[len(leaves) :], strict=True)
+            start = Start([*init, *(lax.full(row, 0, dtype) for _, dtype in beside)])
         results = primitives.scan(
             _with_scalars(leaves, scalars, call.axis),
             marks,
@@ -260,20 +246,27 @@ def _scan_by_primitive(
             reverse=reverse,
             exclusive=exclusive,
             method=call.method,
+            start=start,
             axis_name=call.axis_name,
             used=[*[True] * len(leaves), *[False] * len(scalars)],
         )
         if exclusive or starts_with is None:
             return results
         along: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "axis_name": call.axis_name}
-        starts = None
+        flags = starts = None
         if marks is not None:
             flags = as_flags(marks, axis=call.axis, n=leaves[0].shape[call.axis])
             starts = heads.segment_starts(flags, **along)
-        return heads.shift(results, starts, starts_with, **along)
+        shifted = heads.shift(results, starts, starts_with, **along)
+        if init is None:
+            return shifted
+        before = Start(init)
+        reaches = before.reaches(flags, **along)
+        return before.shown(shifted, reaches, axis=call.axis, reverse=reverse)
 
     like = primitives.joined(call.leaves, marks)
-    return meshes.automatically(run, call.leaves, traced.scalars, marks, starts_with, like=like)
+    given = call.leaves, traced.scalars, marks, starts_with, call.init
+    return meshes.automatically(run, *given, like=like)
 
 
 def _reduce_segments(

@@ -92,7 +92,7 @@ class Division:
     Attributes:
       segments: the segments as they are given.
       axis: the leaves' axis that they divide.
-      rank: the rank of an operand that is made of one row.
+      rank: the rank of an operand, or the least one for an operator on whole arrays.
       length: the length of the axis, or of a device's part of it.
       axis_name: the mesh axes across which the axis goes on.
       laid_out: whether the leaves lie in a mesh of Explicit axes, where words do not follow them.
@@ -134,8 +134,8 @@ class Division:
         if rows.ndim == 1:
             return lax.expand_dims(rows, [d for d in range(self.rank) if d != self.axis])
         if isinstance(self.segments, Segments) and self.axis < rows.ndim - 1:
-            return jnp.moveaxis(rows, -1, self.axis)
-        return rows
+            rows = jnp.moveaxis(rows, -1, self.axis)
+        return lax.expand_dims(rows, range(rows.ndim, self.rank))
 
 
 def divide(
@@ -149,8 +149,8 @@ def divide(
 ) -> Division | None:
     """Segments beside leaves that they fit, or None where there are no segments.
 
-    One row fits any leaves, and rows fit leaves of their shape. For an operator on whole arrays
-    rows may also end early, and cover the leading dimensions of every leaf. Where the axis goes on
+    One row fits any leaves. Rows fit leaves of which they have the leading dimensions, through the
+    axis at least, and are shared along the others. Where the axis goes on
     across mesh axes, flags and ids are those of the leaves' part of it, and lengths and offsets
     divide the whole.
 
@@ -174,11 +174,8 @@ def divide(
             given = (*given[:axis], given[-1], *given[axis:-1])
     else:
         given = segments.shape
-    if elementwise:
-        fits = given == shape
-    else:
-        rank = len(given)
-        fits = rank > axis and all(leaf.shape[:rank] == given for leaf in leaves)
+    rank = len(given)
+    fits = rank > axis and all(leaf.shape[:rank] == given for leaf in leaves)
     if fits or given == (shape[axis],):
         rank = len(shape) if elementwise else axis + 1
         laid_out = meshes.are_laid_out([*leaves])
@@ -187,9 +184,10 @@ def divide(
     if isinstance(segments, Segments) and axis < len(given) - 1:
         given, expected = ((*s[:axis], *s[axis + 1 :], s[axis]) for s in (given, expected))
         where = f" with axis={axis} last"
+    shared = f", its leading dimensions {shape[: max(axis, 1) + 1]}" if len(shape) > 2 else ""
     raise ValueError(
         f"{caller}: segments has shape {given}; expected the shape of what is scanned, "
-        f"{expected}{where}, or ({shape[axis]},), the length of axis={axis}"
+        f"{expected}{where}{shared}, or ({shape[axis]},), the length of axis={axis}"
     )
 
 

@@ -267,6 +267,14 @@ def place_like(x: jax.Array, like: jax.Array) -> jax.Array:
     return x
 
 
+def in_mesh_of(x: jax.Array, other: jax.Array) -> jax.Array:
+    """``x`` in the mesh of another array, if it is in none: it has been made outside of one."""
+    mesh = jax.typeof(other).sharding.mesh
+    if mesh.empty or not jax.typeof(x).sharding.mesh.empty:
+        return x
+    return _reshard(x, NamedSharding(mesh, PartitionSpec(*[None] * x.ndim)))
+
+
 def _is_sharded(sharding: NamedSharding) -> bool:
     """Whether a dimension is sharded over an axis of the type Explicit."""
     return any(entry is not None for entry in sharding.spec)

@@ -46,7 +46,7 @@ scan_p = _primitive("jscan_scan")
 """Every scan.
 
 Operands: the K leaves, then head flags where ``segmented``; then, where it is ``started``, the
-values of a `jscan.starts.Start` and whether it is open.
+values of a `jscan.starts.Start` and, if that may be closed, whether it is open.
 Results: the leaves that ``used`` names, at full size, in the dtypes of the leaves.
 Parameters:
 
@@ -59,7 +59,7 @@ Parameters:
     used        for each leaf, whether its result is wanted
     method      "auto", "xla" or the name of a strategy
     compact     whether it may take longer on a CPU to keep little besides its results
-    started     whether there is a start. Only lowerings bind such a scan: it has no derivative
+    started     whether there is a start. One that may be closed is bound by lowerings alone
     axis_name   the mesh axes across which the axis goes on, inside of ``shard_map``; () if it ends
 
 and those of every primitive, which the context says in which it is bound:
@@ -243,7 +243,6 @@ def scan(
         raise ValueError("an exclusive scan needs an operator with an identity")
     given = joined(leaves, flags)
     if start is not None:
-        assert start.open is not None
         given += start.arrays
     operands = extent.vary_alike(given, axis_name)
     results: list[jax.Array] = scan_p.bind(

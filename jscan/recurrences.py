@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 
 from jscan import dispatch, meshes, operators, primitives
 from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
+from jscan.arguments.identity import in_row
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
-from jscan.division import marks_along, of_scan
+from jscan.bits import Packed
+from jscan.division import flags_along, marks_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
-from jscan.starts import started
+from jscan.starts import Start, first_of, with_first
 
 __all__ = ["linear_recurrence"]
 
@@ -28,6 +33,7 @@ def linear_recurrence(
     *,
     axis: int = 0,
     reverse: bool = False,
+    exclusive: bool = False,
     segments: Any = None,
     axis_name: Any = None,
     method: str = "auto",
@@ -47,8 +53,11 @@ def linear_recurrence(
         precedes the first of them (the last, when reversed), and zero the others.
       axis: the axis of ``b`` to run along, counted from the end where negative.
       reverse: run from the end. Segments then restart at their last elements.
+      exclusive: leave each element out of its own result, which is then the state before it:
+        ``h[t-1]``, so ``h0`` at the first element and zero at heads behind it.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
-        result or ``(length of axis,)``: ``h[t] = b[t]`` at each head but the first.
+        result, its leading dimensions through ``axis``, or ``(length of axis,)``: ``h[t] = b[t]``
+        at each head but the first.
       axis_name: as for ``jscan.associative_scan``; ``h0`` is given to each device, and precedes the
         part of the first (the last, when reversed).
       method: as for ``jscan.associative_scan``.
@@ -66,8 +75,7 @@ def linear_recurrence(
     Cost: on a CUDA GPU a and b are read once and h is written once, 12 bytes an element of float32.
     The gradient is one more pass: ``λ[t] = h̄[t] + a[t+1] λ[t+1]`` runs the other way, reads a, h
     and h̄, and writes ``b̄ = λ`` and ``ā[t] = λ[t] h[t-1]``, 20 bytes. A shared ``a`` has its part
-    written in full, then summed. ``h0`` is added to the first term in whatever computes ``b``; of a
-    ``b`` that is an argument this makes a copy, 8 bytes more. Complex operands take a few more
+    written in full, then summed. ``h0`` is read by the first tile. Complex operands take a few more
     passes: they are split. A float product of coefficients overflows where ``|a|`` exceeds 1 for
     long.
 
@@ -81,6 +89,8 @@ def linear_recurrence(
       [1.    1.5   1.75  1.875]
       >>> print(jscan.linear_recurrence(jnp.full(4, 0.5), jnp.zeros(4), h0=8.0))
       [4.  2.  1.  0.5]
+      >>> print(jscan.linear_recurrence(jnp.full(4, 0.5), jnp.zeros(4), h0=8.0, exclusive=True))
+      [8. 4. 2. 1.]
 
       Of an axis that goes on across all devices:
 
@@ -94,10 +104,10 @@ def linear_recurrence(
       >>> print(run(jnp.full(n, 0.5), jnp.zeros(n))[:4])
       [4.  2.  1.  0.5]
     """
-    return _linear_recurrence(a, b, h0, segments, axis, reverse, axis_name, method)
+    return _linear_recurrence(a, b, h0, segments, axis, reverse, exclusive, axis_name, method)
 
 
-@compiled(elements, elements, number, of_scan, int, bool, NONE, str)
+@compiled(elements, elements, number, of_scan, int, bool, bool, NONE, str)
 @meshes.automatic(lambda given: ([given["b"], given["a"]], meshes.same))
 def _linear_recurrence(
     a: Any,
@@ -106,6 +116,7 @@ def _linear_recurrence(
     segments: Any,
     axis: int,
     reverse: bool,
+    exclusive: bool,
     axis_name: Any,
     method: str,
 ) -> jax.Array:
@@ -115,6 +126,7 @@ def _linear_recurrence(
     slope = as_array(caller, "a", a)
     offset = as_array(caller, "b", b)
     reverse = as_switch(caller, "reverse", reverse)
+    exclusive = as_switch(caller, "exclusive", exclusive)
     axis = as_axis(caller, "b", axis, offset.shape)
     given = {"a": slope, "b": offset}
     shape = common_shape(caller, given, "b")
@@ -126,19 +138,51 @@ def _linear_recurrence(
     if offset.shape != shape:
         offset = jnp.broadcast_to(offset, shape)
     names = as_axis_name(caller, axis_name)
-    if start:
-        along: dict[str, Any] = {"axis": axis, "reverse": reverse, "axis_name": names}
-        offset = started(caller, slope, offset, start[0], **along)
-    flags = marks_along(caller, segments, [offset], axis, names)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
+    before = _start(caller, start[0], shape, axis, combine.dtypes) if start else None
+    along = caller, segments, [offset], axis, names
+    marks: jax.Array | Packed | None
+    if before is None:
+        marks = marks_along(*along)
+    else:
+        flags = flags_along(*along)
+        marks = flags if flags is None or reverse else _without_first(flags, axis, names)
     _, result = primitives.scan(
         [slope, offset],
-        flags,
+        marks,
         combine=combine,
         axis=axis,
         reverse=reverse,
-        exclusive=False,
+        exclusive=exclusive,
         method=method,
+        start=before,
         axis_name=names,
     )
     return result
+
+
+def _start(
+    caller: str, h0: jax.Array, shape: tuple[int, ...], axis: int, dtypes: Sequence[np.dtype]
+) -> Start | None:
+    """What the scan of (a, b) starts from; None where there is no element."""
+    row = shape[:axis] + shape[axis + 1 :]
+    pairs = zip(h0.shape, row, strict=False)
+    if h0.ndim and (len(row) != h0.ndim or any(size not in (1, full) for size, full in pairs)):
+        raise ValueError(
+            f"{caller}: h0 must be a scalar or have the result's shape without axis={axis}, {row}, "
+            f"each dimension in full or 1; got {h0.shape}"
+        )
+    if shape[axis] == 0:
+        return None
+    slope, state = dtypes
+    whole = (1,) * len(shape)
+    return Start([lax.full(whole, 1, slope), in_row(h0.astype(state), len(shape), axis)])
+
+
+def _without_first(flags: jax.Array, axis: int, axis_name: tuple[str, ...]) -> jax.Array:
+    """Head flags without that of the first element, before which ``h0`` stands in any case."""
+    first = first_of(flags, axis=axis, reverse=False)
+    none = jnp.zeros_like(first)
+    if axis_name:
+        none = jnp.where(lax.axis_index(axis_name) == 0, none, first)
+    return with_first(flags, none, axis=axis, reverse=False)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, groups, heads, operators, orders, plans, scans
+from jscan import cumulative, extent, groups, heads, operators, orders, plans
 from jscan.advice import advised
 from jscan.arguments import scalars, trees
 from jscan.groups import Groups
@@ -333,7 +333,7 @@ def _top_k(data: jax.Array, by: Groups, k: int) -> tuple[jax.Array, jax.Array]:
     _, _, in_order = lax.sort(keys, dimension=0, num_keys=3, is_stable=False)
     lengths = by.lengths(1)
     ranks = lax.broadcasted_iota(jnp.int32, (by.count, k), 1)
-    ends = jnp.broadcast_to(lax.expand_dims(scans.cumsum(lengths), (1,)), ranks.shape)
+    ends = jnp.broadcast_to(lax.expand_dims(cumulative.cumsum(lengths), (1,)), ranks.shape)
     there = ranks < jnp.broadcast_to(lax.expand_dims(lengths, (1,)), ranks.shape)
     there = jnp.broadcast_to(lax.expand_dims(there, range(2, len(shape))), shape)
     found = last - jnp.take(in_order, ends - 1 - ranks, axis=0, mode="clip")

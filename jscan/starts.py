@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jscan.combine import accumulation_dtype
+from jscan import meshes
+from jscan.combine import Combine, accumulation_dtype
 from jscan.heads import as_bool, choose
 
 
@@ -50,12 +52,25 @@ class Start:
         """The values, and the flags if there are any."""
         return [*self.values, *([] if self.open is None else [self.open])]
 
-    def reaches(self, flags: jax.Array | None, *, axis: int, reverse: bool) -> jax.Array | None:
+    def reaches(
+        self,
+        flags: jax.Array | None,
+        *,
+        axis: int,
+        reverse: bool,
+        axis_name: Sequence[str] = (),
+    ) -> jax.Array | None:
         """Whether it reaches the first element in scan order; None where it always does.
 
-        ``flags`` are head flags of the whole axis.
+        ``flags`` are head flags of the whole axis, or of a device's part of an axis that goes on
+        across the mesh axes ``axis_name``.
         """
         found = None if self.open is None else as_bool(self.open)
+        if axis_name:
+            names = tuple(axis_name)
+            here = lax.axis_index(names) == (lax.axis_size(names) - 1 if reverse else 0)
+            here = jnp.broadcast_to(here, (1,) * (axis + 1))
+            found = here if found is None else jnp.logical_and(found, here)
         if flags is None or reverse:
             return found
         same = lax.bitwise_not(as_bool(lax.slice_in_dim(flags, 0, 1, axis=axis)))
@@ -101,11 +116,45 @@ class Start:
         shown = []
         for value, x in zip(self.values, results, strict=True):
             first = first_of(x, axis=axis, reverse=reverse)
-            value = jnp.broadcast_to(value, first.shape)
+            value = jnp.broadcast_to(value, first.shape).astype(x.dtype)
             if reaches is not None:
                 value = choose(reaches, value, first)
             shown.append(with_first(x, value, axis=axis, reverse=reverse))
         return shown
+
+
+class Scanned(NamedTuple):
+    """The operands of ``scan_p``, or what belongs to them, as tangents do.
+
+    Attributes:
+      leaves: one for each leaf.
+      flags: those of the head flags, if the scan is segmented.
+      start: those of the start, if it has one: the values, then whether it is open.
+    """
+
+    leaves: list[Any]
+    flags: Any
+    start: list[Any]
+
+    @property
+    def values(self) -> list[Any]:
+        """Those of the start's values."""
+        return self.start[: len(self.leaves)]
+
+    @property
+    def open(self) -> Any:
+        """That of whether the start is open; None where it always is."""
+        return self.start[len(self.leaves)] if len(self.start) > len(self.leaves) else None
+
+
+def of_scan(
+    operands: Sequence[Any], *, combine: Combine, segmented: bool, started: bool, **_: Any
+) -> Scanned:
+    """The operands of ``scan_p`` by what they are for, given its parameters."""
+    count = combine.num_leaves
+    start = [*operands[count + segmented :]]
+    assert started == bool(start)
+    return Scanned([*operands[:count]], operands[count] if segmented else None, start)
 
 
 def first_of(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
@@ -117,6 +166,10 @@ def first_of(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def with_first(x: jax.Array, first: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """``x`` with another first element in scan order."""
     place = x.shape[axis] - 1 if reverse else 0
+    x, first = meshes.in_mesh_of(x, first), meshes.in_mesh_of(first, x)
+    if meshes.explicit_mesh(x) is not None:  # where an update in a batch has no known layout
+        rest = lax.slice_in_dim(x, 1 - bool(reverse), x.shape[axis] - bool(reverse), axis=axis)
+        return lax.concatenate([rest, first] if reverse else [first, rest], axis)
     changed: jax.Array = lax.dynamic_update_slice_in_dim(x, first, place, axis)
     return changed
 

@@ -37,10 +37,11 @@ def widen(x: Any) -> Array:
     raise TypeError(f"no wide type for {x.dtype}")
 
 
-def restarts(flags: Any, n: int, axis: int, reverse: bool) -> Array:
+def restarts(flags: Any, n: int, axis: int, reverse: bool, *, continues: bool = False) -> Array:
     """Returns where a walk along the leading axis starts afresh, given head flags in memory order.
 
     A walk from the right starts afresh at the last element of a segment, the one before a head.
+    One that `continues` another one does so where the axis begins only if there is a head.
     """
     if flags is None:
         starts = np.zeros((n,), bool)
@@ -48,6 +49,8 @@ def restarts(flags: Any, n: int, axis: int, reverse: bool) -> Array:
         starts = np.asarray(flags) != 0
         starts = np.moveaxis(starts, axis, 0) if starts.ndim > 1 else starts
     edge = np.ones((min(n, 1), *starts.shape[1:]), bool)
+    if continues:
+        edge = np.zeros_like(edge) if reverse else starts[:1]
     return np.concatenate([starts[1:], edge] if reverse else [edge, starts[1:]])
 
 
@@ -83,29 +86,33 @@ def _walk(
     reverse: bool = False,
     exclusive: bool = False,
     identity: Any = None,
+    init: Any = None,
     flags: Any = None,
 ) -> Any:
     """Walks along an axis, one element at a time.
 
     `flags` has the leaves' shape or is one row of the scanned axis. `identity` is a pytree of
-    scalars, needed when exclusive.
+    scalars, needed when exclusive. `init` is one of what broadcasts to an element.
     """
     leaves, tree = jax.tree.flatten(elems)
     assert not exclusive or identity is not None, "an exclusive scan needs its identity"
     axis %= np.ndim(leaves[0])
     wide = [np.moveaxis(widen(leaf), axis, 0) for leaf in leaves]
     n = len(wide[0])
-    fresh = restarts(flags, n, axis, reverse)
+    fresh = restarts(flags, n, axis, reverse, continues=init is not None)
     fill = jax.tree.leaves(identity) if exclusive else [leaf.dtype.type(0) for leaf in wide]
     identities = [
         np.full_like(leaf[0] if n else leaf, value) for leaf, value in zip(wide, fill, strict=True)
     ]
     outputs = [np.empty_like(leaf) for leaf in wide]
     carry = identities
+    if init is not None and n:
+        given = [widen(leaf) for leaf in jax.tree.leaves(init)]
+        carry = [np.broadcast_to(v, leaf[0].shape) for v, leaf in zip(given, wide, strict=True)]
     with np.errstate(all="ignore"):
         for position, t in enumerate(reversed(range(n)) if reverse else range(n)):
             x = [leaf[t] for leaf in wide]
-            if position == 0:
+            if position == 0 and init is None:
                 after = x
             else:
                 joined = fn(jax.tree.unflatten(tree, carry), jax.tree.unflatten(tree, x))

@@ -12,6 +12,7 @@ short. These forms run where collectives have names, inside of ``shard_map``.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from jscan.plain import tails
 from jscan.plain.reduce import full_shape, last_of_segments, reduce_pairs
 from jscan.plain.scan import Combination, flattened, scan_flat, scan_in_plain_jax
 from jscan.primitives import AxisName, joined, parted
-from jscan.starts import Start, first_of
+from jscan.starts import Start, first_of, of_scan
 
 
 def scan_across(
@@ -41,11 +42,14 @@ def scan_across(
     used: Sequence[bool],
     method: str,
     axis_name: AxisName,
+    started: bool,
     differentiable: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
     """The results of ``scan_p`` for the part of the axis that a device holds."""
-    leaves, flags = parted(operands, segmented)
+    given = of_scan(operands, combine=combine, segmented=segmented, started=started)
+    leaves, flags = given.leaves, given.flags
+    begins = Start(given.values, given.open) if started else None
     full = extent.full_shape(operands)
     leaves = extent.at_full_size(extent.whole_along(axis, leaves, full[axis]), full)
     narrow = combine.result_dtypes([x.dtype for x in leaves])
@@ -54,18 +58,18 @@ def scan_across(
     fn = functools.partial(combine, differentiable=differentiable)
     along: dict[str, Any] = {"axis": axis, "reverse": reverse}
     forms: dict[str, Any] = {"combine": combine, "exclusive": exclusive, **along}
+    inclusive = dataclasses.replace(combine, identity=None)
     if flags is None:
-        totals = _total(leaves, combine, method=method, **along)
-        before = _before(fn, totals, None, axis_name, **along)
+        totals = _total(leaves, inclusive if started else combine, method=method, **along)
+        before = _before(fn, totals, None, begins, axis_name, **along)
     else:
         how: dict[str, Any] = {"method": method, "differentiable": differentiable}
         ends = _ends(leaves, flags, combine=combine, **how, **along)
-        before = _before(fn, ends.totals, ends, axis_name, **along)
+        before = _before(fn, ends.totals, ends, begins, axis_name, **along)
     if differentiable:
-        given = joined(leaves, flags)
         start: dict[str, Any] = {"start": before.values, "start_open": before.open}
         forms |= {"segmented": segmented, "used": (True,) * len(leaves), "differentiable": True}
-        every = scan_in_plain_jax(*given, **start, **forms)
+        every = scan_in_plain_jax(*joined(leaves, flags), **start, **forms)
         results = [x for x, is_used in zip(every, used, strict=True) if is_used]
     else:
         results = primitives.scan(leaves, flags, method=method, start=before, used=used, **forms)
@@ -130,23 +134,26 @@ def scan_general_across(
     reverse: bool,
     identity: Sequence[Neutral] | None,
     axis_name: AxisName,
+    start: Start | None = None,
 ) -> list[jax.Array]:
     """The scan of a device's part with an operator on whole arrays."""
     if leaves[0].shape[axis] == 0:
         return list(leaves)
-    wide = extent.vary_alike([x.astype(accumulation_dtype(x.dtype)) for x in leaves], axis_name)
+    wide = [x.astype(accumulation_dtype(x.dtype)) for x in leaves]
+    every = extent.vary_alike([*wide, *([] if start is None else start.values)], axis_name)
+    wide, begins = every[: len(leaves)], Start.of(every[len(leaves) :] or None, None)
     flat = flattened(fn, leaves, treedef)
     along: dict[str, Any] = {"axis": axis, "reverse": reverse}
     if flags is None:
         totals = reduce_pairs((lambda a, b: flat(b, a)) if reverse else flat, wide, axis=axis)
-        before = _before(flat, totals, None, axis_name, **along)
+        before = _before(flat, totals, None, begins, axis_name, **along)
     else:
         scanned = scan_flat(flat, wide, flags, identity=None, **along)
         totals = [first_of(x, axis=axis, reverse=not reverse) for x in scanned]
         marked = heads.as_bool(flags)
         inside = tails.restarts(marked, **along)
         ends = _Ends(totals, inside, lax.slice_in_dim(marked, 0, 1, axis=axis))
-        before = _before(flat, totals, ends, axis_name, **along)
+        before = _before(flat, totals, ends, begins, axis_name, **along)
     results = scan_flat(flat, wide, flags, identity=identity, start=before, **along)
     return [x.astype(leaf.dtype) for x, leaf in zip(results, leaves, strict=True)]
 
@@ -238,17 +245,22 @@ def _before(
     fn: Combination,
     totals: Sequence[jax.Array],
     ends: _Ends | None,
+    begins: Start | None,
     axis_name: AxisName,
     *,
     axis: int,
     reverse: bool,
 ) -> Start:
-    """What comes before this device's part in scan order."""
+    """What comes before this device's part in scan order; the whole axis ``begins`` with a start.
+
+    Where nothing comes before it, it is not open.
+    """
     here = lax.axis_index(axis_name)
     gathered = [_gathered(x, axis_name, axis) for x in totals]
     count = gathered[0].shape[axis]
-    flags = None
-    is_open: jax.Array = here < count - 1 if reverse else here > 0
+    flags = reaches = None
+    is_first = here == count - 1 if reverse else here == 0
+    is_open: jax.Array = ~is_first
     if ends is not None:
         # In the dtype of a total, so that XLA gathers both at once; not every narrow one has a 3.
         dtype = totals[0].dtype if totals[0].dtype.itemsize >= 4 else np.dtype(np.uint8)
@@ -258,6 +270,7 @@ def _before(
         codes = lax.real(codes) if jnp.issubdtype(dtype, jnp.complexfloating) else codes
         codes = codes.astype(jnp.uint8)
         flags, first = codes & np.uint8(1) != 0, codes & np.uint8(2) != 0
+        reaches = ~first_of(flags, axis=axis, reverse=reverse)
         if reverse:
             # A scan also restarts at the end of a part behind which a segment begins. Flags are of
             # heads: that of a device says what lies behind the device before it.
@@ -267,9 +280,16 @@ def _before(
             restarts = flags | behind
             rest = lax.slice_in_dim(restarts, 0, count - 1, axis=axis)
             flags = lax.concatenate([end, rest], axis)
+    if begins is not None:
+        along: dict[str, Any] = {"axis": axis, "reverse": reverse}
+        gathered = begins.joined(fn, gathered, reaches, **along)
     scanned = scan_flat(fn, gathered, flags, axis=axis, reverse=reverse, identity=None)
     neighbour = jnp.clip(here + 1 if reverse else here - 1, 0, count - 1)
     values = [lax.dynamic_index_in_dim(x, neighbour, axis) for x in scanned]
+    if begins is not None:
+        pairs = zip(begins.values, values, strict=True)
+        values = [jnp.where(is_first, x, y) for x, y in pairs]
+        is_open = is_open | is_first
     if is_open.ndim == 0:
         beside = values if ends is None else [ends.first]
         is_open = jnp.broadcast_to(is_open, (1,) * min(x.ndim for x in beside))

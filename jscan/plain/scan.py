@@ -12,8 +12,8 @@ from jax import lax
 from jscan import extent, heads, meshes
 from jscan.arguments.identity import Neutral
 from jscan.combine import Combine, accumulation_dtype
-from jscan.primitives import parted
-from jscan.starts import Start
+from jscan.primitives import joined, parted
+from jscan.starts import Start, of_scan
 
 Combination: TypeAlias = Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]]
 """An operator on flat lists of leaves: what is on the left and on the right, combined."""
@@ -61,6 +61,16 @@ def scan_in_plain_jax(
     ]
 
 
+def scan_plainly(
+    *operands: jax.Array, combine: Combine, segmented: bool, started: bool, **params: Any
+) -> list[jax.Array]:
+    """The results of ``scan_p``, of all of its operands."""
+    given = of_scan(operands, combine=combine, segmented=segmented, started=started)
+    whole = joined(given.leaves, given.flags)
+    start: dict[str, Any] = {"start": given.values or None, "start_open": given.open}
+    return scan_in_plain_jax(*whole, combine=combine, segmented=segmented, **start, **params)
+
+
 def scan_general(
     fn: Callable[[Any, Any], Any],
     leaves: Sequence[jax.Array],
@@ -70,15 +80,17 @@ def scan_general(
     axis: int,
     reverse: bool,
     identity: Sequence[Neutral] | None,
+    start: Start | None = None,
 ) -> list[jax.Array]:
     """Scan with an operator on whole arrays, called as ``lax.associative_scan`` would call it.
 
     ``flags`` covers the leading dimensions of every leaf, with their sizes or 1. Where ``identity``
-    is given the scan is exclusive.
+    is given the scan is exclusive. It may have a ``start``.
     """
     wide = [lax.convert_element_type(x, accumulation_dtype(x.dtype)) for x in leaves]
     flat = flattened(fn, leaves, treedef)
-    results = scan_flat(flat, wide, flags, axis=axis, reverse=reverse, identity=identity)
+    how: dict[str, Any] = {"axis": axis, "reverse": reverse, "identity": identity}
+    results = scan_flat(flat, wide, flags, start=start, **how)
     return [
         lax.convert_element_type(result, leaf.dtype)
         for result, leaf in zip(results, leaves, strict=True)

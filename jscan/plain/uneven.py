@@ -13,6 +13,7 @@ a reduction, so that the parts make a whole axis that `jscan.plain.across` divid
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -25,6 +26,7 @@ from jscan.combine import Combine
 from jscan.plain.across import of_this_part
 from jscan.plain.reduce import full_shape
 from jscan.primitives import AxisName, joined, parted
+from jscan.starts import of_scan
 
 
 def scan_uneven(
@@ -37,14 +39,59 @@ def scan_uneven(
     **params: Any,
 ) -> list[jax.Array]:
     """The results of ``scan_p`` for a part of an axis of this length."""
-    leaves, flags = parted(operands, segmented)
-    if reverse:
-        flags = with_end(flags, extent.full_shape(operands), length, axis, axis_name)
-    params |= {"axis": axis, "reverse": reverse, "axis_name": axis_name}
-    results: list[jax.Array] = primitives.scan_p.bind(
-        *joined(leaves, flags), segmented=flags is not None, **params
-    )
-    return results
+    leaves, flags, start = of_scan(operands, segmented=segmented, **params)
+    along: dict[str, Any] = {"axis": axis, "axis_name": axis_name}
+    params |= {"reverse": reverse, **along}
+    full = extent.full_shape(operands)
+    if not reverse:
+        results: list[jax.Array] = primitives.scan_p.bind(*operands, segmented=segmented, **params)
+        return results
+    narrow = params["combine"].result_dtypes([x.dtype for x in leaves])
+    wanted = [d for d, is_used in zip(narrow, params["used"], strict=True) if is_used]
+    # What lies behind the end, a segment of its own, comes first: the start joins the last element.
+    if start:
+        leaves = extent.at_full_size(leaves, full)
+        leaves = _behind_start(leaves, start, length, combine=params["combine"], **along)
+    flags = with_end(flags, full, length, axis, axis_name)
+    params |= {"segmented": True, "started": False}
+    results = primitives.scan_p.bind(*joined(leaves, flags), **params)
+    if start and params["exclusive"]:
+        is_last, _ = _last(full, length, axis, axis_name)
+        kept = [x for x, is_used in zip(start, params["used"], strict=True) if is_used]
+        pairs = zip(results, kept, strict=True)
+        results = [jnp.where(is_last, x.astype(y.dtype), y) for y, x in pairs]
+    return [x.astype(d) for x, d in zip(results, wanted, strict=True)]
+
+
+def _behind_start(
+    leaves: list[jax.Array],
+    start: Sequence[jax.Array],
+    length: int,
+    *,
+    combine: Combine,
+    axis: int,
+    axis_name: AxisName,
+) -> list[jax.Array]:
+    """The leaves of a part, of which the last element of the axis comes behind the start."""
+    full = extent.full_shape(leaves)
+    is_last, place = _last(full, length, axis, axis_name)
+    wide = [
+        jnp.broadcast_to(x, full).astype(d) for x, d in zip(leaves, combine.dtypes, strict=True)
+    ]
+    here = [lax.slice_in_dim(x, place, place + 1, axis=axis) for x in wide]
+    begin = [jnp.broadcast_to(x, y.shape) for x, y in zip(start, here, strict=True)]
+    behind = combine(begin, here)
+    pairs = zip(wide, behind, strict=True)
+    return [jnp.where(is_last, y, x) for x, y in pairs]
+
+
+def _last(
+    full: tuple[int, ...], length: int, axis: int, axis_name: AxisName
+) -> tuple[jax.Array, int]:
+    """Whether each element of a part is the last one of the axis, and its place if there is one."""
+    device, rest = divmod(length - 1, full[axis])
+    place, _ = _places(full, length, axis, axis_name)
+    return (place == rest) & (lax.axis_index(axis_name) == device), rest
 
 
 def tangent_uneven(

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.core import ShapedArray
 from jax.extend import core
 from jax.interpreters import ad
@@ -15,12 +16,14 @@ from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.scan_jvp import scan_jvp
 from jscan.derivatives.tangents import Tangent, summed_to, zero_of
+from jscan.heads import choose
 from jscan.plain import sequence
 from jscan.plain.across import scan_across
-from jscan.plain.scan import scan_in_plain_jax
+from jscan.plain.scan import scan_plainly
 from jscan.plain.uneven import scan_uneven
-from jscan.primitives import joined, parted, scan_p
+from jscan.primitives import joined, scan_p
 from jscan.rules import base, partition
+from jscan.starts import Scanned, Start, first_of, of_scan
 
 
 def scan_abstract_eval(
@@ -57,48 +60,36 @@ def scan_in_kernels(
     from jscan import kernels
 
     full = extent.full_shape(operands)
-    operands, begins = _parts(operands, combine, segmented=segmented, started=started)
-    leaves, flags = parted(operands, segmented)
-    leaves = extent.at_full_size(leaves, full)
+    given = of_scan(operands, combine=combine, segmented=segmented, started=started)
+    leaves = extent.at_full_size(given.leaves, full)
     how: dict[str, Any] = {"combine": combine, "axis": axis, "exclusive": exclusive}
     how |= {"method": method, "tile": tile}
     reason = kernels.why_not(leaves, **how)
     if reason is not None:
         raise base.NoKernel(reason)
     how |= {"reverse": reverse, "used": used, "interpret": interpret, "packed": packed}
-    return kernels.scan(leaves, flags, **how, **begins)
+    return kernels.scan(leaves, given.flags, **how, **_begins(given))
 
 
-def _parts(
-    operands: Sequence[jax.Array], combine: Combine, *, segmented: bool, started: bool
-) -> tuple[tuple[jax.Array, ...], dict[str, Any]]:
-    """The leaves and flags, and the start as arguments of a form."""
-    count = combine.num_leaves + segmented
-    if not started:
-        return tuple(operands), {}
-    *start, start_open = operands[count:]
-    return tuple(operands[:count]), {"start": start, "start_open": start_open}
+def _begins(given: Scanned) -> dict[str, Any]:
+    """The start as arguments of a form."""
+    return {"start": given.values, "start_open": given.open} if given.start else {}
 
 
-def scan_plainly(*operands: jax.Array, **params: Any) -> list[jax.Array]:
+def scan_without_kernels(*operands: jax.Array, **params: Any) -> list[jax.Array]:
     """The scan in plain JAX."""
-    return _scan_by(scan_in_plain_jax, *operands, **params)
+    operands, params = _by_flags(operands, params)
+    return scan_plainly(*operands, **params)
 
 
 def scan_on_cpu(*operands: jax.Array, **params: Any) -> list[jax.Array]:
     """The scan in plain JAX, by what is fastest there."""
-    return _scan_by(sequence.scan_on_cpu, *operands, **params)
-
-
-def _scan_by(
-    form: base.Form, *operands: jax.Array, started: bool, **params: Any
-) -> list[jax.Array]:
     operands, params = _by_flags(operands, params)
-    combine, segmented = params["combine"], params["segmented"]
-    operands, begins = _parts(operands, combine, segmented=segmented, started=started)
+    given = of_scan(operands, **params)
+    del params["started"]
     n = extent.full_shape(operands)[params["axis"]]
-    operands = tuple(extent.whole_along(params["axis"], operands, n))
-    return form(*operands, **begins, **params)
+    whole = extent.whole_along(params["axis"], joined(given.leaves, given.flags), n)
+    return sequence.scan_on_cpu(*whole, **params, **_begins(given))
 
 
 def _by_flags(
@@ -146,12 +137,15 @@ def scan_transpose(
     """The sum from the other end for a sum, and the transpose of its tangents for another scan."""
     params["combine"] = combine
     moving = transposition.undefined(operands)
+    shift = combine.num_leaves + params["segmented"]
+    # A scan is linear in the start of a leaf where it is so in the leaf.
+    moving = tuple(sorted({i - shift if i >= shift else i for i in moving}))
     wanted = tuple(i for i, is_used in enumerate(params["used"]) if is_used)
     transposition.check_linear("scan", combine, moving, wanted, identity=params["exclusive"])
     if combine.is_sum:
         return _transposed_sum(cotangents, *operands, **params)
     operands, params = _by_flags(operands, params)
-    return transposition.by_tangents(scan_in_plain_jax, scan_jvp, cotangents, operands, **params)
+    return transposition.by_tangents(scan_plainly, scan_jvp, cotangents, operands, **params)
 
 
 def _transposed_sum(
@@ -161,10 +155,11 @@ def _transposed_sum(
     reverse: bool,
     segmented: bool,
     used: tuple[bool, ...],
+    started: bool,
     **params: Any,
 ) -> list[Any]:
     """The sums of cotangents from the other end, which restart in each segment all the same."""
-    leaves, flags = parted(operands, segmented)
+    leaves, flags, start = of_scan(operands, combine=combine, segmented=segmented, started=started)
     outputs = [i for i, is_used in enumerate(used) if is_used]
     given = {i: c for i, c in zip(outputs, cotangents, strict=True) if not isinstance(c, ad.Zero)}
     back: dict[int, jax.Array] = {}
@@ -176,18 +171,34 @@ def _transposed_sum(
             reverse=not reverse,
             segmented=segmented,
             used=(True,) * len(given),
+            started=False,
             **params,
         )
         back = dict(zip(given, summed, strict=True))
-    results: list[Any] = []
-    for i, leaf in enumerate(leaves):
-        if not ad.is_undefined_primal(leaf):
-            results.append(None)
-        elif i in back:
-            results.append(summed_to(back[i], leaf.aval))
-        else:
-            results.append(ad.Zero(leaf.aval))
-    return [*results, None] if segmented else results
+    at_start: dict[int, jax.Array] = {}
+    if start:
+        how: dict[str, Any] = {"axis": params["axis"], "reverse": reverse}
+        reaches = Start(()).reaches(flags, axis_name=params["axis_name"], **how)
+        for i, x in back.items():
+            total = first_of(x, **how)
+            if params["exclusive"]:
+                total = total + first_of(given[i], **how)
+            none = jnp.zeros_like(total)
+            at_start[i] = total if reaches is None else choose(reaches, total, none)
+
+    def summed_back(operands: Sequence[Any], found: Mapping[int, jax.Array]) -> list[Any]:
+        return [
+            None
+            if not ad.is_undefined_primal(x)
+            else transposition.as_wide_as(summed_to(found[i], x.aval), x.aval)
+            if i in found
+            else ad.Zero(x.aval)
+            for i, x in enumerate(operands)
+        ]
+
+    of_start = summed_back(start[: len(leaves)], at_start)
+    rest = [None] * (len(start) - len(of_start))
+    return [*summed_back(leaves, back), *[None] * segmented, *of_start, *rest]
 
 
 def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core.JaxprEqn | None]:
@@ -199,22 +210,23 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
         return [False] * num_operands, None
     if all(used_outputs):
         return [True] * num_operands, eqn
-    if eqn.params["started"]:  # its leaves have starts, which are operands, too
-        still = iter(used_outputs)
-        used = tuple(is_used and next(still) for is_used in eqn.params["used"])
-        left = [v for v, is_used in zip(eqn.outvars, used_outputs, strict=True) if is_used]
-        kept_eqn = eqn.replace(outvars=left, params=dict(eqn.params, used=used))
-        return [True] * num_operands, kept_eqn
     combine: Combine = eqn.params["combine"]
     outputs = [i for i, is_used in enumerate(eqn.params["used"]) if is_used]
     wanted = [i for i, is_wanted in zip(outputs, used_outputs, strict=True) if is_wanted]
     kept = combine.closure(wanted)
     flags = [combine.num_leaves] if eqn.params["segmented"] else []
     avals: list[Any] = [v.aval for v in eqn.invars]
-    if extent.full_shape([avals[i] for i in [*kept, *flags]]) != extent.full_shape(avals):
+    begin = combine.num_leaves + len(flags)
+    is_open = range(begin + combine.num_leaves, num_operands)
+
+    def needed(leaves: Sequence[int]) -> set[int]:
+        start = [begin + i for i in leaves] if eqn.params["started"] else []
+        return {*leaves, *flags, *start, *is_open}
+
+    if extent.full_shape([avals[i] for i in needed(kept)]) != extent.full_shape(avals):
         # The leaves kept are shared by a batch whose size only the dropped ones carry.
         kept = list(range(combine.num_leaves))
-    kept_operands = {*kept, *flags}
+    kept_operands = needed(kept)
     params = dict(
         eqn.params,
         combine=combine if len(kept) == combine.num_leaves else combine.restrict(kept),
@@ -232,7 +244,7 @@ base.register(
     scan_p,
     name="scan",
     abstract_eval=scan_abstract_eval,
-    plain=scan_plainly,
+    plain=scan_without_kernels,
     across=scan_across,
     uneven=scan_uneven,
     in_kernels=scan_in_kernels,

@@ -11,7 +11,8 @@ SIGNATURES = {
     "jscan.associative_scan": (
         "(fn: 'Callable[[Any, Any], Any]', elems: 'Any', reverse: 'bool' = False, "
         "axis: 'int' = 0, *, exclusive: 'bool' = False, identity: 'Any' = None, "
-        "segments: 'Any' = None, axis_name: 'Any' = None, method: 'str' = 'auto') -> 'Any'"
+        "init: 'Any' = None, segments: 'Any' = None, axis_name: 'Any' = None, "
+        "method: 'str' = 'auto') -> 'Any'"
     ),
     "jscan.csr_matmat": (
         "(values: 'Any', indices: 'Any', offsets: 'Any', x: 'Any', *, "
@@ -25,27 +26,27 @@ SIGNATURES = {
     ),
     "jscan.cumlogsumexp": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
-        "exclusive: 'bool' = False, segments: 'Any' = None, "
+        "exclusive: 'bool' = False, init: 'Any' = None, segments: 'Any' = None, "
         "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.cummax": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
-        "exclusive: 'bool' = False, segments: 'Any' = None, "
+        "exclusive: 'bool' = False, init: 'Any' = None, segments: 'Any' = None, "
         "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.cummin": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
-        "exclusive: 'bool' = False, segments: 'Any' = None, "
+        "exclusive: 'bool' = False, init: 'Any' = None, segments: 'Any' = None, "
         "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.cumprod": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
-        "exclusive: 'bool' = False, segments: 'Any' = None, "
+        "exclusive: 'bool' = False, init: 'Any' = None, segments: 'Any' = None, "
         "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.cumsum": (
         "(x: 'Any', axis: 'int' = 0, reverse: 'bool' = False, *, "
-        "exclusive: 'bool' = False, segments: 'Any' = None, "
+        "exclusive: 'bool' = False, init: 'Any' = None, segments: 'Any' = None, "
         "axis_name: 'Any' = None, method: 'str' = 'auto', precise: 'bool' = False) -> 'jax.Array'"
     ),
     "jscan.distribute": (
@@ -61,7 +62,7 @@ SIGNATURES = {
     "jscan.histogram": "(keys: 'Any', length: 'int') -> 'jax.Array'",
     "jscan.linear_recurrence": (
         "(a: 'Any', b: 'Any', h0: 'Any' = None, *, axis: 'int' = 0, "
-        "reverse: 'bool' = False, segments: 'Any' = None, "
+        "reverse: 'bool' = False, exclusive: 'bool' = False, segments: 'Any' = None, "
         "axis_name: 'Any' = None, method: 'str' = 'auto') -> 'jax.Array'"
     ),
     "jscan.matrix_recurrence": (

@@ -17,7 +17,8 @@ FLOORS = (
     "report",
     "jscan",
     "sparse",
-    "scans recurrences matrix_recurrences tridiagonal reductions selections statistics "
+    "scans cumulative recurrences matrix_recurrences tridiagonal reductions selections "
+    "statistics "
     "vectors compaction runs networks",
     "groups",
     "by_ids",

@@ -188,13 +188,15 @@ def test_gradients_of_scans(n, layout, form):
     def fn(x):
         return (
             jscan.associative_scan(affine, (x, x + 1), segments=flags, **scans),
-            jscan.linear_recurrence(x, x, 2.0, segments=flags, **told),
+            jscan.linear_recurrence(x, x, 2.0, exclusive=exclusive, segments=flags, **told),
+            jscan.cumsum(x, init=x[:, 0], exclusive=exclusive, segments=flags, **told),
         )
 
     def loops(x):
         return (
             sequential.scan(affine, (x, x + 1), flags=flags, **scans),
-            sequential.recurrence(x, x, 2.0, flags=flags, **told),
+            sequential.recurrence(x, x, 2.0, exclusive=exclusive, flags=flags, **told),
+            sequential.scan(jnp.add, x, init=x[:, 0], flags=flags, **{**scans, "identity": 0.0}),
         )
 
     check(gradients(fn), jax.jit(gradients(loops))(rows), rows, layout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from tests.errors.systems import SYSTEMS
 from tests.errors.wrong_values import FLAGS, Wrong, X, values
 
 KNOWN = Segments.from_lengths(np.array([2, 0, 4]))
+WHOLE_NUMBERS = {"elems": FLAGS, "identity": 0}
 BOTH = (X, X[:, 0])  # leaves of unequal shape, which are combined as whole arrays
 
 
@@ -82,6 +84,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "axis": 0,
             "reverse": False,
             "exclusive": False,
+            "init": X[0],
             "segments": FLAGS,
             **wrong.DEFAULTS,
             **({"precise": True} if precise else {}),
@@ -91,6 +94,7 @@ def _cumulative(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "axis": wrong.AXIS,
             "reverse": wrong.SWITCH,
             "exclusive": wrong.SWITCH,
+            "init": wrong.INIT,
             "segments": wrong.SEGMENTS,
             **wrong.HOW,
             **({"precise": wrong.SWITCH} if precise else {}),
@@ -148,6 +152,7 @@ SCANS = (
             "axis": 0,
             "exclusive": True,
             "identity": 0.0,
+            "init": X[0],
             "segments": FLAGS,
             **wrong.DEFAULTS,
         },
@@ -158,10 +163,15 @@ SCANS = (
             "axis": wrong.AXIS,
             "exclusive": wrong.SWITCH,
             "identity": wrong.IDENTITY,
+            "init": wrong.INIT,
             "segments": wrong.SEGMENTS,
             **wrong.HOW,
         },
-        COMBINATIONS,
+        (
+            *(replace(one, arguments={"init": None, **one.arguments}) for one in COMBINATIONS),
+            Misuse("a start out of range", "init", ValueError, {**WHOLE_NUMBERS, "init": 2**70}),
+            Misuse("a start that is a float", "init", TypeError, {**WHOLE_NUMBERS, "init": 0.5}),
+        ),
     ),
     _cumulative(jscan.cumsum, wrong.BOOLEANS),
     _cumulative(jscan.cumprod, wrong.BOOLEANS),
@@ -177,6 +187,7 @@ SCANS = (
             "h0": X[0],
             "axis": 0,
             "reverse": False,
+            "exclusive": True,
             "segments": FLAGS,
             **wrong.DEFAULTS,
         },
@@ -186,6 +197,7 @@ SCANS = (
             "h0": wrong.STARTS,
             "axis": wrong.AXIS,
             "reverse": wrong.SWITCH,
+            "exclusive": wrong.SWITCH,
             "segments": wrong.SEGMENTS,
             **wrong.HOW,
         },

@@ -368,6 +368,7 @@ IDENTITY = [
         }
     ),
 ]
+INIT = IDENTITY
 FILL = [
     *types(
         {

@@ -29,9 +29,10 @@ def scanned(
     axis: int = 1,
     reverse: bool = False,
     exclusive: bool = False,
+    init: bool = False,
     cut: Cut | None = None,
 ) -> Row:
-    """A row for a scan; `call` takes elements and options."""
+    """A row for a scan; `call` takes elements and options. An `init` is drawn for each row."""
     label = label_of(axis)
     count, segmented = len(operation.leaves), Segmented(cut, label)
     form = {"axis": axis, "reverse": reverse}
@@ -40,12 +41,18 @@ def scanned(
     def elements(operands: Any) -> Any:
         return tuple(operands[:count]) if count > 1 else operands[0]
 
+    def begin(operands: Any) -> dict[str, Any]:
+        return {"init": elements(operands[count:])} if init else {}
+
     def draw(rng: np.random.Generator) -> list[Any]:
         shape = (*shape_of(label), *operation.trailing)
-        return [leaf(rng, shape) for leaf in operation.leaves] + segmented.draw(rng)
+        drawn = [leaf(rng, shape) for leaf in operation.leaves]
+        if init:
+            drawn += [leaf(rng, (ROWS, *operation.trailing)) for leaf in operation.leaves]
+        return drawn + segmented.draw(rng)
 
     def function(*operands: Any, **given: Any) -> Any:
-        options: dict[str, Any] = {**form, **given}
+        options: dict[str, Any] = {**form, **begin(operands), **given}
         if exclusive:
             options["exclusive"] = True
         if cut is not None:
@@ -54,26 +61,34 @@ def scanned(
 
     def expected(*operands: Any) -> Any:
         elems = elements(operands)
-        ys = reference.scan(operation.in_numpy, elems, flags=segmented.flags(np, operands), **ends)
+        how = {**ends, **begin(operands), "flags": segmented.flags(np, operands)}
+        ys = reference.scan(operation.in_numpy, elems, **how)
         return jax.tree.map(lambda x, y: reference.narrow(y, x.dtype), elems, ys)
 
     def loop(*operands: Any) -> Any:
         flags = segmented.flags(jnp, operands)
-        return sequential.scan(operation.in_jax, elements(operands), flags=flags, **ends)
+        how = {**ends, **begin(operands), "flags": flags}
+        return sequential.scan(operation.in_jax, elements(operands), **how)
 
-    whole = label + "." * len(operation.trailing)
+    trailing = "." * len(operation.trailing)
+    whole, starts = label + trailing, ("r" + trailing,) * (count if init else 0)
+    linear, undecided = operation.linear, operation.undecided
+    if init:
+        undecided = tuple(range(2 * count)) if linear or undecided else ()
+        linear = tuple((*group, *(count + i for i in group)) for group in linear)
     return Row(
         name,
         (*covers, *operation.covers, *segmented.covers),
         function,
         draw,
-        (whole,) * count + segmented.labels,
+        (whole,) * count + starts + segmented.labels,
         (whole,) * count,
         expected,
         loop,
-        linear=operation.linear,
-        undecided=operation.undecided,
+        linear=linear,
+        undecided=undecided,
         numbers=segmented.numbers,
+        entrance=LENGTH - 1 if reverse else 0,
         across=segmented.divisible(operation.trailing),
     )
 
@@ -110,6 +125,7 @@ def recurrence(
     start: bool = False,
     axis: int = 1,
     reverse: bool = False,
+    exclusive: bool = False,
     cut: Cut | None = None,
     draws: tuple[operations.Draw, operations.Draw] = (operations.factors, operations.normal),
 ) -> Row:
@@ -127,6 +143,8 @@ def recurrence(
     def function(a: Any, b: Any, *rest: Any, **given: Any) -> Any:
         h0 = rest[0] if start else None
         options = {"axis": axis, "reverse": reverse, "segments": segmented.given(rest), **given}
+        if exclusive:
+            options["exclusive"] = True
         return jscan.linear_recurrence(a, b, h0, **options)
 
     def expected(a: Any, b: Any, *rest: Any) -> Any:
@@ -140,14 +158,19 @@ def recurrence(
         hs = np.empty_like(wide_b)
         for position, t in enumerate(reversed(range(LENGTH)) if reverse else range(LENGTH)):
             inside = wide_a[t] * h + wide_b[t]
-            begun = (position > 0) & fresh[t]
-            hs[t] = h = reference.choose(np.asarray(begun), wide_b[t], inside)
+            begun = np.asarray((position > 0) & fresh[t])
+            before = reference.choose(
+                begun, np.zeros_like(wide_b[t]), np.broadcast_to(h, wide_b[t].shape)
+            )
+            h = reference.choose(begun, wide_b[t], inside)
+            hs[t] = before if exclusive else h
         return reference.narrow(np.moveaxis(hs, 0, axis), b.dtype)
 
     def loop(a: Any, b: Any, *rest: Any) -> Any:
         h0 = rest[0] if start else None
         flags = segmented.flags(jnp, rest)
-        return sequential.recurrence(a, b, h0, axis=axis, reverse=reverse, flags=flags)
+        how = {"axis": axis, "reverse": reverse, "exclusive": exclusive, "flags": flags}
+        return sequential.recurrence(a, b, h0, **how)
 
     return Row(
         f"linear_recurrence {form}",
@@ -182,7 +205,8 @@ INTEGERS = replace(operations.SUM, leaves=[operations.integers])
 COMPLEX = replace(operations.SUM, leaves=[operations.complex_numbers])
 HALVES = replace(operations.SUM, leaves=[operations.halves])
 WITH_A_ZERO = replace(operations.PRODUCT, leaves=[operations.with_a_zero])
-EXCLUSIVE, REVERSE = {"exclusive": True}, {"reverse": True}
+EXCLUSIVE: dict[str, Any] = {"exclusive": True}
+REVERSE: dict[str, Any] = {"reverse": True}
 BOTH = {"exclusive": True, "reverse": True}
 
 SCANS = (
@@ -206,7 +230,87 @@ SCANS = (
     cumulative("cumsum", "of integers by flags", INTEGERS, cut=cuts.FLAGS, **REVERSE),
     cumulative("cumsum", "of complex numbers", COMPLEX, cut=cuts.FLAGS),
     cumulative("cumsum", "of bfloat16", HALVES, cut=cuts.FLAGS),
+    cumulative("cumsum", "from an init", operations.SUM, init=True),
+    cumulative(
+        "cumsum",
+        "from an init by rows of flags",
+        operations.SUM,
+        init=True,
+        cut=cuts.ROWS_OF_FLAGS,
+        **BOTH,
+    ),
+    cumulative(
+        "cumsum",
+        "of integers from an init by flags",
+        INTEGERS,
+        init=True,
+        cut=cuts.FLAGS,
+        **EXCLUSIVE,
+    ),
+    cumulative("cumsum", "of bfloat16 from an init", HALVES, init=True, axis=0, **REVERSE),
+    cumulative(
+        "cumprod",
+        "of complex numbers from an init",
+        replace(operations.PRODUCT, leaves=[operations.complex_numbers]),
+        init=True,
+        **EXCLUSIVE,
+    ),
+    cumulative("cumprod", "from an init by flags", operations.PRODUCT, init=True, cut=cuts.FLAGS),
+    cumulative(
+        "cummax",
+        "from an init by rows of flags",
+        operations.MAXIMUM,
+        init=True,
+        cut=cuts.ROWS_OF_FLAGS,
+        **REVERSE,
+    ),
+    cumulative("cummin", "from an init", operations.MINIMUM, init=True, axis=0),
+    cumulative(
+        "cumlogsumexp",
+        "from an init by flags",
+        operations.LOGADDEXP,
+        init=True,
+        cut=cuts.FLAGS,
+        **BOTH,
+    ),
+    associative(
+        "of a function of two leaves from an init", operations.OWN_AFFINE, init=True, cut=cuts.FLAGS
+    ),
+    associative("of affine from an init", operations.AFFINE, init=True, **BOTH),
+    associative(
+        "of matrices from an init", operations.MATRICES, init=True, cut=cuts.FLAGS, **REVERSE
+    ),
+    associative(
+        "of matrices from an init exclusively", operations.MATRICES, init=True, **EXCLUSIVE
+    ),
+    associative(
+        "of moments from an init",
+        operations.WELFORD,
+        init=True,
+        cut=cuts.ROWS_OF_FLAGS,
+        **EXCLUSIVE,
+    ),
+    associative("of the latest value from an init", operations.LATEST, init=True, cut=cuts.FLAGS),
+    associative("of a function with its own rule from an init", operations.OWN_RULE, init=True),
+    recurrence("from a start exclusively", start=True, exclusive=True),
+    recurrence(
+        "from a start exclusively by flags", start=True, exclusive=True, cut=cuts.FLAGS, **REVERSE
+    ),
     batched_with_shared_flags(),
+    cumulative(
+        "cumsum",
+        "by rows of flags that channels share",
+        replace(operations.SUM, trailing=(2,)),
+        cut=cuts.ROWS_OF_FLAGS,
+        **BOTH,
+    ),
+    cumulative(
+        "cumsum",
+        "from an init of channels that share rows of flags",
+        replace(operations.SUM, trailing=(2,)),
+        init=True,
+        cut=cuts.ROWS_OF_FLAGS,
+    ),
     cumulative("cumprod", "reversed", operations.PRODUCT, **REVERSE),
     cumulative("cumprod", "through a zero", WITH_A_ZERO),
     cumulative("cumprod", "by flags", operations.PRODUCT, cut=cuts.FLAGS, **EXCLUSIVE),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 
-def heads(flags: Any, n: int, *, axis: int, reverse: bool) -> Any:
+def heads(flags: Any, n: int, *, axis: int, reverse: bool, continues: bool = False) -> Any:
     """Where a walk along the leading axis starts afresh, given head flags in memory order."""
     if flags is None:
         marked = jnp.zeros((n,), bool)
@@ -18,6 +18,8 @@ def heads(flags: Any, n: int, *, axis: int, reverse: bool) -> Any:
         marked = jnp.asarray(flags).astype(bool)
         marked = jnp.moveaxis(marked, axis, 0) if marked.ndim > 1 else marked
     edge = jnp.ones((1, *marked.shape[1:]), bool)
+    if continues:
+        edge = jnp.zeros_like(edge) if reverse else marked[:1]
     return jnp.concatenate([marked[1:], edge] if reverse else [edge, marked[1:]])
 
 
@@ -36,6 +38,7 @@ def scan(
     reverse: bool = False,
     exclusive: bool = False,
     identity: Any = None,
+    init: Any = None,
     flags: Any = None,
 ) -> Any:
     """Scans a pytree of arrays; fn combines two pytrees of slices."""
@@ -53,7 +56,9 @@ def scan(
         before = jax.tree.map(lambda a, b: choose(fresh, a, b), start, carry)
         return after, before if exclusive else after
 
-    fresh = heads(flags, n, axis=axis, reverse=reverse)
+    if init is not None:
+        first = jax.tree.map(lambda x, y: jnp.broadcast_to(y, x.shape).astype(x.dtype), first, init)
+    fresh = heads(flags, n, axis=axis, reverse=reverse, continues=init is not None)
     _, ys = lax.scan(step, first, (xs, fresh), reverse=reverse)
     return jax.tree.map(lambda y: jnp.moveaxis(y, 0, axis), ys)
 
@@ -86,7 +91,14 @@ def reduce(
 
 
 def recurrence(
-    a: Any, b: Any, h0: Any, *, axis: int, reverse: bool = False, flags: Any = None
+    a: Any,
+    b: Any,
+    h0: Any,
+    *,
+    axis: int,
+    reverse: bool = False,
+    exclusive: bool = False,
+    flags: Any = None,
 ) -> Any:
     """h[t] = a[t] h[t-1] + b[t]; a segment that is not the first starts with b[t]."""
     a = jnp.broadcast_to(a.reshape(a.shape + (1,) * (b.ndim - a.ndim)), b.shape)
@@ -97,8 +109,9 @@ def recurrence(
 
     def step(h: Any, given: tuple[Any, Any, Any]) -> tuple[Any, Any]:
         a, b, fresh = given
-        h = b + choose(fresh, jnp.zeros_like(b), a * h)
-        return h, h
+        before = choose(fresh, jnp.zeros_like(b), h)
+        h = b + a * before
+        return h, before if exclusive else h
 
     start = jnp.zeros_like(b[0]) if h0 is None else jnp.broadcast_to(h0, b[0].shape)
     _, hs = lax.scan(step, start, (a, b, fresh), reverse=reverse)
