@@ -16,17 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import meshes
 from jscan.arguments.arrays import Array, as_marks
 from jscan.arguments.descriptors import is_known
 from jscan.arguments.scalars import as_count
-from jscan.bits import Packed
+from jscan.bits import Marks
 from jscan.described import (
     can_be_read,
     describe,
     head_flags,
     is_whole,
-    packed_of,
+    marks_of,
     shape_of,
     to_send,
     without_flags,
@@ -95,7 +94,6 @@ class Division:
       rank: the rank of an operand, or the least one for an operator on whole arrays.
       length: the length of the axis, or of a device's part of it.
       axis_name: the mesh axes across which the axis goes on.
-      laid_out: whether the leaves lie in a mesh of Explicit axes, where words do not follow them.
     """
 
     segments: Given
@@ -103,16 +101,14 @@ class Division:
     rank: int
     length: int
     axis_name: tuple[str, ...]
-    laid_out: bool
 
-    def marks(self) -> jax.Array | Packed:
-        """Head flags as ``scan_p`` reads them, packed where they are given so."""
-        words = packed_of(self.segments) if isinstance(self.segments, Segments) else None
-        if words is None or self.axis_name or self.length == 0:
-            return self.flags()
-        if self.laid_out or meshes.are_laid_out(words):
-            return self.flags()
-        return Packed(self._beside(words))
+    def marks(self) -> Marks:
+        """Head flags in the form in which ``scan_p`` reads them."""
+        # Bounds of a lone element are longer than its axis.
+        if isinstance(self.segments, Segments) and not self.axis_name and self.length > 1:
+            marks: Marks = jax.tree.map(self._beside, marks_of(self.segments))
+            return marks
+        return self.flags()
 
     def flags(self) -> jax.Array:
         """Head flags as a scan reads them."""
@@ -178,8 +174,7 @@ def divide(
     fits = rank > axis and all(leaf.shape[:rank] == given for leaf in leaves)
     if fits or given == (shape[axis],):
         rank = len(shape) if elementwise else axis + 1
-        laid_out = meshes.are_laid_out([*leaves])
-        return Division(segments, axis, rank, shape[axis], axis_name, laid_out)
+        return Division(segments, axis, rank, shape[axis], axis_name)
     expected, where = shape, ""
     if isinstance(segments, Segments) and axis < len(given) - 1:
         given, expected = ((*s[:axis], *s[axis + 1 :], s[axis]) for s in (given, expected))
@@ -209,8 +204,8 @@ def marks_along(
     leaves: Sequence[jax.Array],
     axis: int,
     axis_name: tuple[str, ...] = (),
-) -> jax.Array | Packed | None:
-    """The same as ``scan_p`` reads them, packed where they are given so."""
+) -> Marks | None:
+    """The same in the form in which ``scan_p`` reads them."""
     division = _along(caller, segments, leaves, axis, axis_name)
     return None if division is None else division.marks()
 
