@@ -9,7 +9,7 @@ What the last word has behind the end of the axis counts for nothing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,26 @@ class Packed(NamedTuple):
     """Head flags as words, on their way to a primitive that reads those."""
 
     words: jax.Array
+
+
+class Bounds(NamedTuple):
+    """Head flags by where segments begin and the last one ends: from 0 on, never decreasing."""
+
+    bounds: jax.Array
+
+
+Marks: TypeAlias = jax.Array | Packed | Bounds
+"""Head flags in a form that ``scan_p`` takes."""
+
+
+FORMS: dict[str, type[Packed | Bounds]] = {"bits": Packed, "offsets": Bounds}
+"""What ``scan_p`` calls the forms that are not flags."""
+
+
+def kind_of(marks: Marks | None) -> str:
+    """How ``scan_p`` calls the form of head flags."""
+    kinds = (kind for kind, form in FORMS.items() if isinstance(marks, form))
+    return next(kinds, "flags")
 
 
 def width(dtype: np.dtype) -> int:
@@ -46,9 +66,29 @@ def unpacked(words: jax.Array, *, axis: int, n: int) -> jax.Array:
     return lax.slice_in_dim(found.reshape(whole), 0, n, axis=axis) != 0
 
 
-def as_flags(marks: jax.Array | Packed, *, axis: int, n: int) -> jax.Array:
-    """Flags as they are, or those of ``n`` elements from their words."""
-    return unpacked(marks.words, axis=axis, n=n) if isinstance(marks, Packed) else marks
+def of_bounds(bounds: jax.Array, *, axis: int, n: int) -> jax.Array:
+    """The words (uint32) of ``n`` elements by where segments begin along ``axis``, in int32.
+
+    A fill of n / 8 bytes and a scatter: bits of a word are added, of which none comes twice.
+    """
+    size = width(np.dtype(np.uint32))
+    words = count(n, np.dtype(np.uint32))
+    rows = jnp.moveaxis(bounds, axis, -1)
+    behind = lax.pad(rows[..., 1:], np.int32(n), [(0, 0, 0)] * (rows.ndim - 1) + [(0, 1, 0)])
+    # Segments without elements begin where another does, or where the axis ends.
+    begins = (rows != behind) & (rows < n)
+    place = jnp.minimum(rows, n - 1)
+    bit = lax.shift_left(np.uint32(1), lax.rem(place, np.int32(size)).astype(jnp.uint32))
+    bit = jnp.where(begins, bit, np.uint32(0))
+
+    def marked(word: jax.Array, bit: jax.Array) -> jax.Array:
+        empty = jnp.zeros(words, jnp.uint32)
+        how: dict[str, Any] = {"mode": "promise_in_bounds", "indices_are_sorted": True}
+        return empty.at[word].add(bit, **how)
+
+    flat = (-1, rows.shape[-1])
+    found = jax.vmap(marked)(lax.div(place, np.int32(size)).reshape(flat), bit.reshape(flat))
+    return jnp.moveaxis(found.reshape(*rows.shape[:-1], words), -1, axis)
 
 
 def packed(flags: jax.Array, dtype: np.dtype) -> jax.Array:

@@ -50,8 +50,9 @@ def cumsum(
         array that broadcasts to one element along ``axis``: ``y[0] = init + x[0]``, or
         ``y[0] = init`` where ``exclusive``. It belongs to the segment that is open where the axis
         begins: a head at the first element drops it.
-      segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of ``x``
-        or ``(length of axis,)``: the scan starts anew at each head.
+      segments: ``jscan.Segments``, or head flags of a bool or integer dtype: the scan starts anew
+        at each head. They have the shape of ``x``, its leading dimensions through ``axis``, or
+        ``(length of axis,)``.
       axis_name: as for ``jscan.associative_scan``.
       method: as for ``jscan.associative_scan``.
       precise: add floats in compensated pairs: each result is its exact sum, rounded once, but for

@@ -98,6 +98,11 @@ class Described:
             return self._given_flags
         return self._found_flags.array(self._found_here)
 
+    @property
+    def _has_flags(self) -> bool:
+        """Whether there are head flags that came with the bounds, or that this trace has found."""
+        return self._given_flags is not NOT_GIVEN or self._found_flags.is_here
+
     def _found_here(self) -> jax.Array:
         """The head flags as scans read them, of which the first may be 0."""
         if not self._counted:
@@ -124,9 +129,26 @@ def head_flags(segments: Described) -> jax.Array:
     return jnp.asarray(segments._flags)
 
 
-def packed_of(segments: Described) -> jax.Array | None:
-    """Head flags as words of bits, where they were given so."""
-    return segments._on_device if segments._form == "bits" else None
+def marks_of(segments: Described) -> bits.Marks:
+    """Head flags in the form in which ``scan_p`` reads them: as given, unless they were found.
+
+    Bounds are read by programs alone: outside of one it would be compiled for their number.
+    """
+    if segments._form == "bits":
+        return bits.Packed(segments._on_device)
+    if segments._counted or segments._has_flags or is_untraced():
+        return head_flags(segments)
+    return bits.Bounds(jnp.asarray(segments._array))
+
+
+def flags_of(marks: bits.Marks | None, *, axis: int, n: int) -> jax.Array | None:
+    """The head flags of ``n`` elements along ``axis``, if there are any."""
+    if isinstance(marks, bits.Packed):
+        return bits.unpacked(marks.words, axis=axis, n=n)
+    if isinstance(marks, bits.Bounds):
+        found = locate(jnp.moveaxis(marks.bounds, axis, -1), n=n, emit="flags")
+        return jnp.moveaxis(found, -1, axis)
+    return marks
 
 
 def shape_of(segments: Described) -> tuple[int, ...]:

@@ -17,12 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import heads, identities, meshes, primitives
+from jscan import block_scans, heads, identities, meshes, primitives
 from jscan.arguments.arrays import is_held
 from jscan.arguments.identity import Neutral
-from jscan.bits import Packed, as_flags
+from jscan.bits import Marks
 from jscan.called import checked
 from jscan.combine import Combine, Traced, accumulation_dtype, trace, trace_open
+from jscan.described import flags_of
 from jscan.division import Division, Given, divide
 from jscan.operators import Operator
 from jscan.plain import across
@@ -48,6 +49,7 @@ class Call:
       method: "auto", "xla" or the name of a strategy.
       axis_name: the mesh axes across which the axis goes on.
       init: what a scan starts from: the values of a `Start`, or None.
+      whole: why ``fn`` works on whole arrays, where it was tried to take it apart.
     """
 
     caller: str
@@ -60,6 +62,7 @@ class Call:
     method: str = "auto"
     axis_name: tuple[str, ...] = ()
     init: Sequence[jax.Array] | None = None
+    whole: str = ""
 
     def divided(self, *, elementwise: bool) -> Division | None:
         """The segments beside the leaves, which ``fn`` combines one by one or as wholes."""
@@ -75,8 +78,8 @@ class Call:
         if self.method not in ("auto", "xla"):
             raise ValueError(
                 f"{self.caller}: method={self.method!r} needs an operator that works element by "
-                "element on leaves of one shape and closes over no arrays; use "
-                "method='auto' or method='xla' for this one"
+                "element on leaves of one shape, or on small blocks, and closes over no arrays; "
+                f"{self.whole and self.whole + '; '}use method='auto' or method='xla' for this one"
             )
         assert not isinstance(self.fn, Bound)
         return checked(self.caller, self.fn, self.leaves, self.treedef)
@@ -84,9 +87,8 @@ class Call:
 
 def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
     """The scans of the leaves."""
-    if call.init is not None and call.leaves[0].shape[call.axis] == 0:
-        call = dataclasses.replace(call, init=None)
-        exclusive = False  # there is no result
+    if call.init is not None and call.leaves[0].shape[call.axis] == 0:  # there is no result
+        call, exclusive = dataclasses.replace(call, init=None), False
     needs_identity = exclusive and (call.init is None or call.segments is not None)
     identity, traced = _resolve(call, needs_identity=needs_identity)
     division = call.divided(elementwise=traced is not None)
@@ -94,7 +96,13 @@ def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
     if exclusive and not needs_identity:
         # The initial value stands where the identity would.
         starts_with = [accumulation_dtype(x.dtype).type(0) for x in call.leaves]
-    marks: jax.Array | Packed | None = None
+    if traced is None and call.method != "xla":
+        flags = None if division is None else division.flags()
+        found = block_scans.scan(call, flags, reverse=reverse, starts_with=starts_with)
+        if not isinstance(found, str):
+            return found
+        call = dataclasses.replace(call, whole=found)
+    marks: Marks | None = None
     if division is not None:
         # Where a scan has a start, packed flags are unpacked: it asks for the first one.
         marks = division.marks() if call.init is None else division.flags()
@@ -175,7 +183,7 @@ def _has_identity(call: Call, combine: Combine, *, is_combined: bool) -> bool:
 def _scan(
     call: Call,
     traced: Traced | None,
-    marks: jax.Array | Packed | None,
+    marks: Marks | None,
     *,
     reverse: bool,
     starts_with: Sequence[Neutral] | None,
@@ -184,7 +192,7 @@ def _scan(
     if traced is not None:
         return _scan_by_primitive(call, traced, marks, reverse=reverse, starts_with=starts_with)
     n = call.leaves[0].shape[call.axis]
-    flags = None if marks is None else as_flags(marks, axis=call.axis, n=n)
+    flags = flags_of(marks, axis=call.axis, n=n)
     called = call.checked_fn()
     how: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "identity": starts_with}
     how["start"] = Start.of(call.init, None)
@@ -206,7 +214,7 @@ def _with_scalars(
 def _scan_by_primitive(
     call: Call,
     traced: Traced,
-    marks: jax.Array | Packed | None,
+    marks: Marks | None,
     *,
     reverse: bool,
     starts_with: Sequence[Neutral] | None,
@@ -228,7 +236,7 @@ def _scan_by_primitive(
     def run(
         leaves: Sequence[jax.Array],
         scalars: Sequence[jax.Array],
-        marks: jax.Array | Packed | None,
+        marks: Marks | None,
         starts_with: Sequence[Neutral] | None,
         init: Sequence[jax.Array] | None,
     ) -> list[jax.Array]:
@@ -253,10 +261,8 @@ def _scan_by_primitive(
         if exclusive or starts_with is None:
             return results
         along: dict[str, Any] = {"axis": call.axis, "reverse": reverse, "axis_name": call.axis_name}
-        flags = starts = None
-        if marks is not None:
-            flags = as_flags(marks, axis=call.axis, n=leaves[0].shape[call.axis])
-            starts = heads.segment_starts(flags, **along)
+        flags = flags_of(marks, axis=call.axis, n=leaves[0].shape[call.axis])
+        starts = None if flags is None else heads.segment_starts(flags, **along)
         shifted = heads.shift(results, starts, starts_with, **along)
         if init is None:
             return shifted

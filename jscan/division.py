@@ -16,17 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import meshes
 from jscan.arguments.arrays import Array, as_marks
 from jscan.arguments.descriptors import is_known
 from jscan.arguments.scalars import as_count
-from jscan.bits import Packed
+from jscan.bits import Marks
 from jscan.described import (
     can_be_read,
     describe,
     head_flags,
     is_whole,
-    packed_of,
+    marks_of,
     shape_of,
     to_send,
     without_flags,
@@ -92,10 +91,9 @@ class Division:
     Attributes:
       segments: the segments as they are given.
       axis: the leaves' axis that they divide.
-      rank: the rank of an operand that is made of one row.
+      rank: the rank of an operand, or the least one for an operator on whole arrays.
       length: the length of the axis, or of a device's part of it.
       axis_name: the mesh axes across which the axis goes on.
-      laid_out: whether the leaves lie in a mesh of Explicit axes, where words do not follow them.
     """
 
     segments: Given
@@ -103,16 +101,14 @@ class Division:
     rank: int
     length: int
     axis_name: tuple[str, ...]
-    laid_out: bool
 
-    def marks(self) -> jax.Array | Packed:
-        """Head flags as ``scan_p`` reads them, packed where they are given so."""
-        words = packed_of(self.segments) if isinstance(self.segments, Segments) else None
-        if words is None or self.axis_name or self.length == 0:
-            return self.flags()
-        if self.laid_out or meshes.are_laid_out(words):
-            return self.flags()
-        return Packed(self._beside(words))
+    def marks(self) -> Marks:
+        """Head flags in the form in which ``scan_p`` reads them."""
+        # Bounds of a lone element are longer than its axis.
+        if isinstance(self.segments, Segments) and not self.axis_name and self.length > 1:
+            marks: Marks = jax.tree.map(self._beside, marks_of(self.segments))
+            return marks
+        return self.flags()
 
     def flags(self) -> jax.Array:
         """Head flags as a scan reads them."""
@@ -134,8 +130,8 @@ class Division:
         if rows.ndim == 1:
             return lax.expand_dims(rows, [d for d in range(self.rank) if d != self.axis])
         if isinstance(self.segments, Segments) and self.axis < rows.ndim - 1:
-            return jnp.moveaxis(rows, -1, self.axis)
-        return rows
+            rows = jnp.moveaxis(rows, -1, self.axis)
+        return lax.expand_dims(rows, range(rows.ndim, self.rank))
 
 
 def divide(
@@ -149,8 +145,8 @@ def divide(
 ) -> Division | None:
     """Segments beside leaves that they fit, or None where there are no segments.
 
-    One row fits any leaves, and rows fit leaves of their shape. For an operator on whole arrays
-    rows may also end early, and cover the leading dimensions of every leaf. Where the axis goes on
+    One row fits any leaves. Rows fit leaves of which they have the leading dimensions, through the
+    axis at least, and are shared along the others. Where the axis goes on
     across mesh axes, flags and ids are those of the leaves' part of it, and lengths and offsets
     divide the whole.
 
@@ -174,22 +170,19 @@ def divide(
             given = (*given[:axis], given[-1], *given[axis:-1])
     else:
         given = segments.shape
-    if elementwise:
-        fits = given == shape
-    else:
-        rank = len(given)
-        fits = rank > axis and all(leaf.shape[:rank] == given for leaf in leaves)
+    rank = len(given)
+    fits = rank > axis and all(leaf.shape[:rank] == given for leaf in leaves)
     if fits or given == (shape[axis],):
         rank = len(shape) if elementwise else axis + 1
-        laid_out = meshes.are_laid_out([*leaves])
-        return Division(segments, axis, rank, shape[axis], axis_name, laid_out)
+        return Division(segments, axis, rank, shape[axis], axis_name)
     expected, where = shape, ""
     if isinstance(segments, Segments) and axis < len(given) - 1:
         given, expected = ((*s[:axis], *s[axis + 1 :], s[axis]) for s in (given, expected))
         where = f" with axis={axis} last"
+    shared = f", its leading dimensions {shape[: max(axis, 1) + 1]}" if len(shape) > 2 else ""
     raise ValueError(
         f"{caller}: segments has shape {given}; expected the shape of what is scanned, "
-        f"{expected}{where}, or ({shape[axis]},), the length of axis={axis}"
+        f"{expected}{where}{shared}, or ({shape[axis]},), the length of axis={axis}"
     )
 
 
@@ -211,8 +204,8 @@ def marks_along(
     leaves: Sequence[jax.Array],
     axis: int,
     axis_name: tuple[str, ...] = (),
-) -> jax.Array | Packed | None:
-    """The same as ``scan_p`` reads them, packed where they are given so."""
+) -> Marks | None:
+    """The same in the form in which ``scan_p`` reads them."""
     division = _along(caller, segments, leaves, axis, axis_name)
     return None if division is None else division.marks()
 

@@ -96,11 +96,6 @@ def layout_of(shape: tuple[int, ...]) -> Layout | None:
     return next((layout for layout in layouts if layout.shape == shape), whole)
 
 
-def are_laid_out(tree: Any) -> bool:
-    """Whether arrays lie in a mesh of Explicit axes, or did where `automatically` began."""
-    return _known.value is not None or explicit_mesh(tree) is not None
-
-
 def automatically(
     run: Callable[..., R],
     *operands: Any,

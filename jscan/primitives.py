@@ -25,7 +25,7 @@ import numpy as np
 from jax.extend import core
 
 from jscan import engines, extent, meshes
-from jscan.bits import Packed
+from jscan.bits import Marks, kind_of
 from jscan.combine import Combine
 from jscan.derivatives.components import Component
 from jscan.starts import Start
@@ -55,7 +55,7 @@ Parameters:
     reverse     whether the scan runs from the end
     exclusive   whether results hold what comes before their elements
     segmented   whether there are head flags
-    packed      whether these are words of bits (`jscan.bits`), with an axis of their own length
+    kind        of these: "flags"; or "bits", in words, or "offsets", with an axis of their own
     used        for each leaf, whether its result is wanted
     method      "auto", "xla" or the name of a strategy
     compact     whether it may take longer on a CPU to keep little besides its results
@@ -215,7 +215,7 @@ def settings_for(shape: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def joined(leaves: Sequence[jax.Array], described: jax.Array | Packed | None) -> list[jax.Array]:
+def joined(leaves: Sequence[jax.Array], described: Marks | None) -> list[jax.Array]:
     """Operands from leaves and what describes their segments, if anything does."""
     return [*leaves, *jax.tree.leaves(described)]
 
@@ -227,7 +227,7 @@ def parted(operands: Sequence[T], is_described: bool) -> tuple[list[T], T | None
 
 def scan(
     leaves: Sequence[jax.Array],
-    flags: jax.Array | Packed | None,
+    flags: Marks | None,
     *,
     combine: Combine,
     axis: int,
@@ -252,7 +252,7 @@ def scan(
         reverse=reverse,
         exclusive=exclusive,
         segmented=flags is not None,
-        packed=isinstance(flags, Packed),
+        kind=kind_of(flags),
         used=(True,) * len(leaves) if used is None else tuple(used),
         method=method,
         compact=False,

@@ -17,7 +17,7 @@ from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.identity import in_row
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
-from jscan.bits import Packed
+from jscan.bits import Marks
 from jscan.division import flags_along, marks_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
 from jscan.starts import Start, first_of, with_first
@@ -56,7 +56,8 @@ def linear_recurrence(
       exclusive: leave each element out of its own result, which is then the state before it:
         ``h[t-1]``, so ``h0`` at the first element and zero at heads behind it.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
-        result or ``(length of axis,)``: ``h[t] = b[t]`` at each head but the first.
+        result, its leading dimensions through ``axis``, or ``(length of axis,)``: ``h[t] = b[t]``
+        at each head but the first.
       axis_name: as for ``jscan.associative_scan``; ``h0`` is given to each device, and precedes the
         part of the first (the last, when reversed).
       method: as for ``jscan.associative_scan``.
@@ -140,7 +141,7 @@ def _linear_recurrence(
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
     before = _start(caller, start[0], shape, axis, combine.dtypes) if start else None
     along = caller, segments, [offset], axis, names
-    marks: jax.Array | Packed | None
+    marks: Marks | None
     if before is None:
         marks = marks_along(*along)
     else:

@@ -21,6 +21,12 @@ class Remembered:
         self._where: Any = None
         self._found: Callable[[], jax.Array | None] = lambda: None
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the array has been found here."""
+        where = get_opaque_trace_state(convention="nnx"), jax.sharding.get_abstract_mesh()
+        return self._where == where and self._found() is not None
+
     def array(self, find: Callable[[], jax.Array]) -> jax.Array:
         """The array that was found here, unless it was donated to a program; else ``find()``."""
         where = get_opaque_trace_state(convention="nnx"), jax.sharding.get_abstract_mesh()

@@ -44,8 +44,10 @@ def associative_scan(
     Args:
       fn: an associative operator; it need not commute. ``fn(a, b)`` takes two pytrees like
         ``elems`` and returns one with the same shapes and dtypes. The GPU kernels need it to work
-        element by element on leaves of one shape and to close over nothing but scalars;
-        any other operator runs in plain JAX.
+        element by element on leaves of one shape and to close over nothing but scalars, or to work
+        so on small blocks: what it mixes is in trailing dimensions, of 24 numbers an element at
+        most, and it uses products of matrices, sums, transposes, slices and the like. Any other
+        operator runs in plain JAX.
         Outside of ``jit`` it is traced once for each way that it is written, and numbers that it
         reads may change; one that reads what can change unnoticed is traced in each call.
       elems: a pytree of arrays of any dtype with one length along ``axis``.
@@ -64,9 +66,10 @@ def associative_scan(
         last results of a chunk continue the scan in the next one. Where ``exclusive``,
         ``y[0] = init``. It belongs to the segment that is open where the axis begins: a head at
         the first element drops it. Arrays are taken in the dtypes in which leaves are combined.
-      segments: ``jscan.Segments``, or head flags of a bool or integer dtype with the shape of the
-        leaves or ``(length of axis,)``: the scan starts anew at each head. For an operator on
-        whole arrays flags may also cover the leading dimensions of every leaf.
+      segments: ``jscan.Segments``, or head flags of a bool or integer dtype: the scan starts anew
+        at each head. They have the shape of the leaves, or ``(length of axis,)`` for all rows, or
+        the leading dimensions of every leaf through ``axis``, and are then read once for all
+        channels behind it: ``(batch, n)`` beside leaves of shape ``(batch, n, channels)``.
       axis_name: inside of ``jax.shard_map``, the mesh axis across which the axis goes on, or a
         tuple of them, the slowest first: each device has a part, in the order of the devices.
         ``segments`` are then flags or ids of its own part, or lengths or offsets of the whole

@@ -39,8 +39,8 @@ class Segments(Described):
     Segments that are known when they are built, also inside ``jit``, stay known: nothing is
     compiled for them, and they may be kept and used in another trace. The head flags of lengths and
     offsets are found where they are first used: once in each trace (a loop's body is one), or once
-    for all of them where the segments are passed in. On a GPU that is a fill and a scatter, which
-    ``jit`` drops where nothing uses the flags.
+    for all of them where the segments are passed in. On a GPU a scan by traced lengths or offsets
+    reads words of bits instead, for which n / 8 bytes are filled and the heads scattered.
 
     Segments are equal where they divide axes of one length at the same places into segments of the
     same numbers, the empty ones included, whatever they were built from. Like arrays they have no

@@ -147,8 +147,9 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
         or missing where ``mask`` is traced; ``fill_value`` does not fit a dtype; ``mask`` has 2^31
         elements or more.
 
-    One scan, which on a CUDA GPU moves the elements while it counts; of leaves with dimensions
-    behind those of ``mask`` it writes where the true elements are, for one gather.
+    One scan for each leaf, which on a CUDA GPU moves the elements while it counts. Of leaves with
+    dimensions behind those of ``mask``, and where ``size`` is a small part of the elements, it
+    writes where the true elements are, for a gather.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), "pack".
 
@@ -213,8 +214,9 @@ def split(x: Any, mask: Any, axis: int = 0) -> Any:
       ValueError: ``axis``, a length or the shape of ``mask`` does not fit, or the axis has 2^31
         elements or more.
 
-    A sum, and one scan, which on a CUDA GPU moves the elements while it counts; where one row of
-    ``mask`` is for many it writes the order, for one gather. This is one pass of a radix sort.
+    A sum, and one scan for each leaf, which on a CUDA GPU moves the elements while it counts; where
+    one row of ``mask`` is for many, one scan writes the order, for gathers. This is one pass of a
+    radix sort.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), "split".
 

@@ -310,6 +310,7 @@ def _ranks() -> Iterator[Call]:
     yield _call("enumerate", jscan.enumerate, mask)
     yield _call("pack", lambda x, mask: jscan.pack(x, mask, size=n // 2), long, mask)
     yield _call("split", jscan.split, long, mask)
+    yield _call("nonzero", functools.partial(jscan.nonzero, size=n), mask)
 
     def split_and_segment(x: jax.Array, mask: jax.Array, flags: jax.Array) -> Any:
         values, segments = jscan.split_and_segment(x, mask, flags)

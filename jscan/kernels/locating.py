@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import fill, language, launch, tuning
+from jscan.kernels import language, launch, tuning
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry
 from jscan.kernels.tile import Tile
@@ -97,23 +97,3 @@ def ids(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
         interpret=interpret,
     )
     return result.reshape(*bounds.shape[:-1], n)
-
-
-def flags(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
-    """The head flags (bool) of ``n`` positions for each row; ``bounds`` are those of `ids`."""
-    rows, count = bounds.size // bounds.shape[-1], bounds.shape[-1]
-    varies = jax.typeof(bounds).mat
-    nowhere = fill.filled(rows * n, np.uint8(0), varies, interpret=interpret).reshape(rows, n)
-    flat = bounds.reshape(rows, count)
-
-    def marked(row: jax.Array, bounds: jax.Array) -> jax.Array:
-        # Segments without elements begin where another does, and the last bound is no head where
-        # the row ends. Each takes a place of its own behind the row, so that no place recurs.
-        number = lax.iota(jnp.uint32, count)
-        repeats = lax.concatenate([bounds[1:] == bounds[:-1], jnp.zeros(1, jnp.bool_)], 0)
-        place = lax.bitcast_convert_type(bounds, jnp.uint32)
-        place = jnp.where(repeats | (bounds >= n), number + np.uint32(n), place)
-        return row.at[place].set(np.uint8(1), mode="drop", unique_indices=True)
-
-    heads = jax.vmap(marked)(nowhere, flat)
-    return heads.reshape(*bounds.shape[:-1], n).astype(jnp.bool_)

@@ -21,7 +21,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from jscan import bits, extent
 from jscan.called import Leaf
@@ -127,10 +126,10 @@ def scan(
     before the first element of each leaf, as combined, and ``start_open`` where it does so: see
     `jscan.starts`. Flags that are ``packed`` are words of bits.
     """
-    words = None
-    if packed and flags is not None:
-        words, flags = flags, bits.unpacked(flags, axis=axis, n=leaves[0].shape[axis])
-    before = Start.of(start, start_open)
+    before, along = Start.of(start, start_open), {"axis": axis, "n": leaves[0].shape[axis]}
+    few = along["n"] < 2 or any(0 in leaf.shape for leaf in leaves)
+    if packed and flags is not None and (few or before is not None):
+        flags, packed = bits.unpacked(flags, **along), False
     if before is not None:
         leaves, flags, before = _together(leaves, flags, before)
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
@@ -138,17 +137,23 @@ def scan(
         how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
         return _trivial(leaves, flags, before, full, exclusive=exclusive, used=used, **how)
     operands = readable(leaves)
-    marks = [] if flags is None else [whole_bytes(flags)]
+
+    def flags_as_read() -> list[jax.Array]:
+        """The flags in a byte each, if there are any."""
+        if flags is None:
+            return []
+        return [whole_bytes(bits.unpacked(flags, **along) if packed else flags)]
+
     operator, segmented = prepare(combine), flags is not None
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     written = tuple(w for dtype in results for w in read_dtypes(dtype))
     shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
     of_results, row = full, 0
     if before is None and method in LOOKING:
-        row = _row([*operands, *marks], written, full, shape, reverse=reverse)
+        every = [*operands, *jax.eval_shape(flags_as_read)]
+        row = _row(every, written, full, shape, reverse=reverse)
     if row:
-        operands, marks = ([x.reshape(-1) for x in xs] for xs in (operands, marks))
-        words = words.reshape(-1) if words is not None and shape.outer == 1 else None
+        operands = [x.reshape(-1) for x in operands]
         full, axis = (math.prod(full),), 0
         method = single_pass(method, shape)
         shape = dataclasses.replace(shape, outer=1, n=full[0])
@@ -182,10 +187,12 @@ def scan(
         and _takes_a_lead(combine, real_used, exclusive, segmented),
     )
     cut, flag_bits = cut_into(operands), None
-    if words is not None and before is None:
+    if packed and flags is not None and not (row and math.prod(of_results) != along["n"]):
+        words = flags.reshape(-1) if row else flags
         flag_bits = _add_bits(cut, words, full, axis)
     if segmented and flag_bits is None:
-        cut = cut_into([*operands, *marks])
+        marks = flags_as_read()
+        cut = cut_into([*operands, *(x.reshape(-1) if row else x for x in marks)])
     described = _described(combine, cut, written, wanted, flag_bits, segmented=segmented)
     beside: list[jax.Array] = []
     if before is not None:
@@ -201,8 +208,6 @@ def _add_bits(cut: Cut, words: jax.Array, full: tuple[int, ...], axis: int) -> B
     width, strips = bits.width(words.dtype), (cut.tuned.strip_or_tile, cut.tuned.held)
     if not all(spreading.fits(cut.geometry, strip, width) for strip in strips):
         return None
-    if width == bits.width(spreading.WORD):
-        words = lax.bitcast_convert_type(words, spreading.WORD)
     of_words = (*full[:axis], words.shape[axis], *full[axis + 1 :])
     flat, view = launch.view(words, of_words, axis)
     cut.operands.append(flat)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
 
-from jscan import extent, meshes
+from jscan import bits, extent, meshes
 from jscan.plain.ranks import locate_in_plain_jax, locate_on_cpu
 from jscan.primitives import locate_p
 from jscan.rules import base, partition
@@ -24,16 +24,21 @@ def locate_abstract_eval(bounds: ShapedArray, *, n: int, emit: str, **_: Any) ->
 def locate_in_kernels(
     bounds: jax.Array, *, n: int, emit: str, interpret: bool, **_: Any
 ) -> list[jax.Array]:
-    """The search in a kernel, which counts positions in 32 bits."""
+    """The search in a kernel, which counts positions in 32 bits; of flags, by their bits.
+
+    Flags set in memory one by one would be filled first, a byte each, and copied.
+    """
     if n == 0 or bounds.size == 0:
         raise base.NoKernel("there is nothing to locate")
     if max(n, bounds.size) >= extent.FAR:
         raise base.NoKernel("the axis is too long for 32 bits")
+    if emit == "flags":
+        axis = bounds.ndim - 1
+        return [bits.unpacked(bits.of_bounds(bounds, axis=axis, n=n), axis=axis, n=n)]
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan.kernels import locating
 
-    find = locating.ids if emit == "ids" else locating.flags
-    return [find(bounds, n=n, interpret=interpret)]
+    return [locating.ids(bounds, n=n, interpret=interpret)]
 
 
 def locate_dimensions(

@@ -39,6 +39,7 @@ def move_in_kernels(
     beside: jax.Array,
     *,
     axis: int,
+    source: str,
     emit: str,
     size: int,
     layout: meshes.Layout | None,
@@ -51,7 +52,7 @@ def move_in_kernels(
     if full[axis] >= extent.FAR:
         raise base.NoKernel("the axis is too long for 32 bits")
     # Pallas takes seconds to import, and only GPU programs need it.
-    from jscan.kernels import launch, moving
+    from jscan.kernels import launch, moving, tuning
 
     del layout
     reason = launch.why_not_dtypes([x])
@@ -61,7 +62,9 @@ def move_in_kernels(
         beside = jnp.broadcast_to(beside, (*full[:axis], 1, *full[axis + 1 :]))
     elif beside.size > 1:
         raise base.NoKernel("rows are filled with values of their own")
-    how: dict[str, Any] = {"axis": axis, "emit": emit, "size": size}
+    if source == "mask" and tuning.suits_gather(full[axis], size, x.dtype.itemsize):
+        raise base.NoKernel("so few elements are better gathered")
+    how: dict[str, Any] = {"axis": axis, "source": source, "emit": emit, "size": size}
     return [moving.move(marks, x, beside, full=full, **how, **params)]
 
 

@@ -16,6 +16,7 @@ from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.scan_jvp import scan_jvp
 from jscan.derivatives.tangents import Tangent, summed_to, zero_of
+from jscan.described import flags_of
 from jscan.heads import choose
 from jscan.plain import sequence
 from jscan.plain.across import scan_across
@@ -52,7 +53,7 @@ def scan_in_kernels(
     used: tuple[bool, ...],
     interpret: bool,
     started: bool,
-    packed: bool = False,
+    kind: str = "flags",
     **_: Any,
 ) -> list[jax.Array]:
     """The scan by the kernels of a strategy."""
@@ -67,8 +68,11 @@ def scan_in_kernels(
     reason = kernels.why_not(leaves, **how)
     if reason is not None:
         raise base.NoKernel(reason)
-    how |= {"reverse": reverse, "used": used, "interpret": interpret, "packed": packed}
-    return kernels.scan(leaves, given.flags, **how, **_begins(given))
+    flags = given.flags
+    if flags is not None and kind == "offsets":
+        flags = bits.of_bounds(flags, axis=axis, n=full[axis])
+    how |= {"reverse": reverse, "used": used, "interpret": interpret, "packed": kind != "flags"}
+    return kernels.scan(leaves, flags, **how, **_begins(given))
 
 
 def _begins(given: Scanned) -> dict[str, Any]:
@@ -95,13 +99,14 @@ def scan_on_cpu(*operands: jax.Array, **params: Any) -> list[jax.Array]:
 def _by_flags(
     operands: Sequence[Any], params: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The operands and parameters of the same scan, whose flags are not packed."""
-    if not params["packed"]:
+    """The operands and parameters of the same scan by head flags."""
+    form = bits.FORMS.get(params["kind"])
+    if form is None:
         return tuple(operands), {**params}
     place, axis = params["combine"].num_leaves, params["axis"]
     n = extent.full_shape([_aval(x) for x in operands[:place]])[axis]
-    flags = bits.unpacked(operands[place], axis=axis, n=n)
-    return (*operands[:place], flags, *operands[place + 1 :]), {**params, "packed": False}
+    flags = flags_of(form(operands[place]), axis=axis, n=n)
+    return (*operands[:place], flags, *operands[place + 1 :]), {**params, "kind": "flags"}
 
 
 def _aval(x: Any) -> Any:
@@ -109,22 +114,22 @@ def _aval(x: Any) -> Any:
 
 
 def _bound_by_flags(*operands: jax.Array, **params: Any) -> list[jax.Array]:
-    """The scan by flags that are not packed, which can be divided with the leaves."""
+    """The scan by flags, which can be divided with the leaves."""
     operands, params = _by_flags(operands, params)
     results: list[jax.Array] = scan_p.bind(*operands, **params)
     return results
 
 
-def scan_divisible(*, packed: bool, **_: Any) -> base.Form | None:
-    """A form that can be divided in place of a scan by packed flags."""
-    return _bound_by_flags if packed else None
+def scan_divisible(*, kind: str, **_: Any) -> base.Form | None:
+    """A form that can be divided in place of a scan by words or bounds."""
+    return None if kind == "flags" else _bound_by_flags
 
 
 def scan_tangents(
     primals: Sequence[jax.Array], tangents: Sequence[Tangent], **params: Any
 ) -> tuple[list[jax.Array], list[Tangent]]:
-    """Results and tangents; the recurrences of other scans than sums read no packed flags."""
-    if params["packed"] and not params["combine"].is_sum:
+    """Results and tangents; the recurrences of other scans than sums read flags alone."""
+    if params["kind"] != "flags" and not params["combine"].is_sum:
         place = params["combine"].num_leaves
         primals, params = _by_flags(primals, params)
         tangents = [*tangents[:place], zero_of(primals[place]), *tangents[place + 1 :]]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import Segments, operators, primitives
+from jscan import Segments, bits, operators, primitives
 from jscan.kernels import tuning
 from tests import reference
 from tests.cases import head_flags
@@ -30,6 +30,13 @@ every_engine = pytest.mark.parametrize(
     [
         *(pytest.param(e, id=e.name) for e in INTERPRETED),
         pytest.param(Engine("block-interpreted", "block", (), interpreted=True), id="block"),
+        *(pytest.param(e, id=e.name, marks=pytest.mark.gpu) for e in ON_A_GPU),
+    ],
+)
+on_a_gpu = pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param(INTERPRETED[0], id="lookback"),
         *(pytest.param(e, id=e.name, marks=pytest.mark.gpu) for e in ON_A_GPU),
     ],
 )
@@ -74,8 +81,7 @@ def test_sums(strategy, dtype, shape, own, reverse, exclusive, word):
     reference.assert_equal(result, np.asarray(expected).astype(dtype))
 
 
-@pytest.mark.sweep
-@every_engine
+@on_a_gpu
 def test_flags_shared_by_rows_and_operators_of_two_leaves(strategy):
     rng = np.random.default_rng(3)
     a, b = rng.integers(-2, 3, (2, 3, 160)).astype(np.int32)
@@ -106,10 +112,67 @@ def test_kernels_read_words():
         return re.findall(r"tensor<(\d+)x(\w+)>", found)[1]
 
     n, words = 2**20, 2**15
-    assert sizes((n,), (words,)) == (str(words), "i32")
-    assert sizes((n - 77,), (-(-(n - 77) // 32),), reverse=True)[1] == "i32"
-    assert sizes((64, 4096), (64, 128), axis=1) == (str(64 * 128), "i32")
+    assert sizes((n,), (words,)) == (str(words), "ui32")
+    assert sizes((n - 77,), (-(-(n - 77) // 32),), reverse=True)[1] == "ui32"
+    assert sizes((64, 4096), (64, 128), axis=1) == (str(64 * 128), "ui32")
     assert sizes((2**14, 64), (2**9,), axis=0) == (str(2**14), "i1")
+
+
+@pytest.mark.parametrize("build", [Segments.from_offsets, Segments.from_lengths])
+def test_bounds_become_words(build):
+    """A scan by traced bounds reads and writes nothing of the axis's length but its operands."""
+    n = 2**16
+
+    def sums(x, given):
+        return jscan.cumsum(x, segments=build(given, n))
+
+    def flags(given):
+        return build(given, n).flags
+
+    given = jax.ShapeDtypeStruct((101,), jnp.int32)
+    program = cuda_program(sums, jax.ShapeDtypeStruct((n,), jnp.float32), given)
+    assert set(re.findall(rf"tensor<{n}x(\w+)>", program)) == {"f32"}
+    assert program.count('"stablehlo.scatter"(') == 1
+    assert re.search(rf"tensor<{n // 32}xui32>", program)
+    # XLA makes one loop of what is behind the scatter: it reads words and writes flags.
+    unpacked = cuda_program(flags, given).split('"stablehlo.scatter"(')[1]
+    assert "custom_call" not in unpacked
+    assert set(re.findall(rf"tensor<{n}x(\w+)>", unpacked)) <= {"ui32", "i1"}
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 200])
+def test_words_of_bounds(n):
+    rng = np.random.default_rng(n)
+    for bounds in (
+        [0, n],
+        [0, 0, n, n, n],
+        [0, *np.sort(rng.integers(0, n, 20)), n],
+        [0, *np.sort(rng.integers(0, n, 9)), n - 1],
+    ):
+        heads = np.zeros(n, bool)
+        heads[[b for b in bounds if b < n]] = True
+        words = jax.jit(lambda b: bits.of_bounds(b, axis=0, n=n))(jnp.array(bounds, jnp.int32))
+        np.testing.assert_array_equal(bits.known(words, n), heads)
+        assert not bits.known(words, 32 * words.size)[n:].any()
+
+
+@on_a_gpu
+def test_scans_by_traced_bounds(strategy):
+    rng = np.random.default_rng(1)
+    x = rng.integers(-9, 9, (3, 192)).astype(np.int32)
+    bounds = np.sort(rng.integers(0, 193, (3, 12)))
+    bounds[:, 0], bounds[:, -1] = 0, 192
+    heads = np.zeros((3, 193), bool)
+    heads[np.arange(3)[:, None], bounds] = True
+
+    def call(x, bounds, method):
+        def sums(x, bounds):
+            return jscan.cumsum(x, segments=Segments.from_offsets(bounds, 192), method=method)
+
+        return jax.vmap(sums)(x, bounds)
+
+    result = run(strategy, call, x, bounds)
+    np.testing.assert_array_equal(result, reference.scan(np.add, x, axis=1, flags=heads[:, :192]))
 
 
 @pytest.mark.parametrize("rows", [False, True])
@@ -146,19 +209,22 @@ def test_derivatives_are_those_of_flags(fn):
 
 @pytest.mark.parametrize("kind", ["Auto", "Explicit"])
 @pytest.mark.parametrize("spec", [(None, "x"), ("x", None)])
-def test_packed_flags_on_meshes(kind, spec):
+@pytest.mark.parametrize("form", ["bits", "offsets"])
+def test_packed_flags_on_meshes(form, kind, spec):
     kinds = (getattr(jax.sharding.AxisType, kind),)
     mesh = jax.make_mesh((2,), ("x",), axis_types=kinds, devices=jax.devices()[:2])
-    flags = np.array(head_flags((4, 70), share=0.2))
+    flags = np.array(head_flags((70,), share=0.2))
     x = np.arange(280, dtype=np.float32).reshape(4, 70)
-    words = np.asarray(Segments.from_flags(flags).packed())
+    segments = Segments.from_flags(flags)
+    told = np.asarray(segments.packed() if form == "bits" else segments.offsets())
     with jax.set_mesh(mesh):
         placed = jax.device_put(x, jax.NamedSharding(mesh, jax.P(*spec)))
-        beside = jax.device_put(words, jax.NamedSharding(mesh, jax.P()))
+        beside = jax.device_put(told, jax.NamedSharding(mesh, jax.P()))
 
         @jax.jit
-        def sums(x, words):
-            return jscan.cumsum(x, axis=1, segments=Segments.from_packed(words, 70))
+        def sums(x, told):
+            build = Segments.from_packed if form == "bits" else Segments.from_offsets
+            return jscan.cumsum(x, axis=1, segments=build(told, 70))
 
         found = sums(placed, beside)
     np.testing.assert_array_equal(found, reference.scan(np.add, x, axis=1, flags=flags))

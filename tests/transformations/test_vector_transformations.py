@@ -274,6 +274,12 @@ def test_elements_move_while_they_are_counted(call):
     assert program_of(call, (5000,)).count('"stablehlo.gather"(') == 0
 
 
+def test_few_of_many_elements_are_gathered():
+    x, mask = (jax.ShapeDtypeStruct((5000,), dtype) for dtype in ("float32", "bool"))
+    program = cuda_program(partial(jscan.pack, size=50), x, mask)
+    assert calls(program) == program.count('"stablehlo.gather"(') == 1
+
+
 def test_rows_are_gathered_once():
     rows, mask = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((5000, 3), (5000,)))
     for call in (partial(jscan.pack, size=70), jscan.split):

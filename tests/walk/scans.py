@@ -297,6 +297,20 @@ SCANS = (
         "from a start exclusively by flags", start=True, exclusive=True, cut=cuts.FLAGS, **REVERSE
     ),
     batched_with_shared_flags(),
+    cumulative(
+        "cumsum",
+        "by rows of flags that channels share",
+        replace(operations.SUM, trailing=(2,)),
+        cut=cuts.ROWS_OF_FLAGS,
+        **BOTH,
+    ),
+    cumulative(
+        "cumsum",
+        "from an init of channels that share rows of flags",
+        replace(operations.SUM, trailing=(2,)),
+        init=True,
+        cut=cuts.ROWS_OF_FLAGS,
+    ),
     cumulative("cumprod", "reversed", operations.PRODUCT, **REVERSE),
     cumulative("cumprod", "through a zero", WITH_A_ZERO),
     cumulative("cumprod", "by flags", operations.PRODUCT, cut=cuts.FLAGS, **EXCLUSIVE),

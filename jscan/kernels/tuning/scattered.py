@@ -11,6 +11,19 @@ STRIP = 512
 """The positions of a warp that are counted, or sent, at once."""
 
 
+KEPT = 40
+"""The bytes that an element costs which is gathered: a sector of memory, its place and its place
+read."""
+
+
+def suits_gather(n: int, size: int, width: int) -> bool:
+    """Whether ``size`` of ``n`` elements of this width are better gathered than all of them read.
+
+    Of 2^26 float32 1 % take 97 MB then, and 340 MB where all are read.
+    """
+    return size * KEPT < n * width
+
+
 def sends(shape: Shape) -> Tuning:
     """The tile of a scan that sends what it finds elsewhere, or elements.
 
