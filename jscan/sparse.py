@@ -138,8 +138,8 @@ def csr_matmat(
       TypeError, ValueError: as for ``jscan.csr_matvec``.
 
     On a CUDA GPU products are made as for ``jscan.csr_matvec``; up to 16 columns of ``x`` share one
-    search of their rows, and for more the row of each entry is held in memory. Elsewhere, and where
-    those of a vector are, ``entries * width`` products are.
+    search of their rows, and for more the row of each entry is held in memory. On a CPU those of 2
+    to 64 columns of float32 are in no memory either; elsewhere ``entries * width`` products are.
 
     Sources: as for ``jscan.csr_matvec``.
 

@@ -66,8 +66,10 @@ def _products(shrink: int) -> Iterator[Case]:
             made(build, *told, 4),
             jscan.csr_matmat,
             answers.same_as(counterparts.gathered),
-            8 * count + 36 * rows + 4,
+            *(8 * count + 36 * rows + 4, target, 0.8 * target, "speedup"),
             peers={"BCSR": counterparts.bcsr, "jax.ops.segment_sum": counterparts.gathered},
+            outside=others(*VENDORS),
+            against=VENDORS,
         )
     name, build, told, count, rows, _ = made_of[0]
     yield Case(

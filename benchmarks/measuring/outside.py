@@ -189,14 +189,14 @@ class Arrays:
 
 
 def _torch_product(torch: Any, shape: Any, values: Any, indices: Any, offsets: Any, x: Any) -> Any:
-    matrix = torch.sparse_csr_tensor(offsets, indices, values, (*shape, x.shape[0]))
+    matrix = torch.sparse_csr_tensor(offsets, indices, values, (shape[0], x.shape[0]))
     return lambda: matrix @ x
 
 
 def _cupy_product(cupy: Any, shape: Any, values: Any, indices: Any, offsets: Any, x: Any) -> Any:
     del cupy
     sparse: Any = importlib.import_module("cupyx.scipy.sparse")
-    matrix = sparse.csr_matrix((values, indices, offsets), (*shape, x.shape[0]))
+    matrix = sparse.csr_matrix((values, indices, offsets), (shape[0], x.shape[0]))
     return lambda: matrix @ x
 
 

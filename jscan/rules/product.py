@@ -23,6 +23,7 @@ from jscan.plain.products import (
     product_across,
     product_by_reduction,
     product_in_plain_jax,
+    product_on_cpu,
     product_uneven,
     products,
 )
@@ -142,7 +143,7 @@ base.register(
     name="product",
     abstract_eval=product_abstract_eval,
     plain=product_in_plain_jax,
-    on_cpu=lambda *operands, **params: product_in_plain_jax(*operands, on_cpu=True, **params),
+    on_cpu=product_on_cpu,
     across=product_across,
     uneven=product_uneven,
     in_kernels=product_in_kernels,

@@ -181,6 +181,7 @@ def test_segments_in_the_forms_that_cub_takes():
         ("reductions", "whole sum, float32, 2^28, auto"),
         ("reductions", "segment_sum, segments of 3, float32, 2^27, auto"),
         ("functions", "csr_matvec, power law, 2^26"),
+        ("functions", "csr_matmat, four columns, power law, 2^26"),
         ("functions", "nonzero, 50%, 2^26"),
         ("functions", "pack, 50%, float32, 2^26"),
         ("functions", "run_length_encode, int32, 2^26 in runs of 16"),
