@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import heads, identities, meshes, primitives
+from jscan import block_scans, heads, identities, meshes, primitives
 from jscan.arguments.arrays import is_held
 from jscan.arguments.identity import Neutral
 from jscan.bits import Marks
@@ -49,6 +49,7 @@ class Call:
       method: "auto", "xla" or the name of a strategy.
       axis_name: the mesh axes across which the axis goes on.
       init: what a scan starts from: the values of a `Start`, or None.
+      whole: why ``fn`` works on whole arrays, where it was tried to take it apart.
     """
 
     caller: str
@@ -61,6 +62,7 @@ class Call:
     method: str = "auto"
     axis_name: tuple[str, ...] = ()
     init: Sequence[jax.Array] | None = None
+    whole: str = ""
 
     def divided(self, *, elementwise: bool) -> Division | None:
         """The segments beside the leaves, which ``fn`` combines one by one or as wholes."""
@@ -76,8 +78,8 @@ class Call:
         if self.method not in ("auto", "xla"):
             raise ValueError(
                 f"{self.caller}: method={self.method!r} needs an operator that works element by "
-                "element on leaves of one shape and closes over no arrays; use "
-                "method='auto' or method='xla' for this one"
+                "element on leaves of one shape, or on small blocks, and closes over no arrays; "
+                f"{self.whole and self.whole + '; '}use method='auto' or method='xla' for this one"
             )
         assert not isinstance(self.fn, Bound)
         return checked(self.caller, self.fn, self.leaves, self.treedef)
@@ -85,9 +87,8 @@ class Call:
 
 def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
     """The scans of the leaves."""
-    if call.init is not None and call.leaves[0].shape[call.axis] == 0:
-        call = dataclasses.replace(call, init=None)
-        exclusive = False  # there is no result
+    if call.init is not None and call.leaves[0].shape[call.axis] == 0:  # there is no result
+        call, exclusive = dataclasses.replace(call, init=None), False
     needs_identity = exclusive and (call.init is None or call.segments is not None)
     identity, traced = _resolve(call, needs_identity=needs_identity)
     division = call.divided(elementwise=traced is not None)
@@ -95,6 +96,12 @@ def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
     if exclusive and not needs_identity:
         # The initial value stands where the identity would.
         starts_with = [accumulation_dtype(x.dtype).type(0) for x in call.leaves]
+    if traced is None and call.method != "xla":
+        flags = None if division is None else division.flags()
+        found = block_scans.scan(call, flags, reverse=reverse, starts_with=starts_with)
+        if not isinstance(found, str):
+            return found
+        call = dataclasses.replace(call, whole=found)
     marks: Marks | None = None
     if division is not None:
         # Where a scan has a start, packed flags are unpacked: it asks for the first one.

@@ -6,6 +6,7 @@ devices.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from jscan.plain.scan import scan_flat
 from jscan.plain.uneven import with_end
 from jscan.primitives import AxisName, joined, parted
 
-IN_KERNELS = 4
+LARGEST = 4
 """The most states that kernels take together: of K, they combine K * K + K numbers."""
 
 BY_SUMS = 8
@@ -121,7 +122,7 @@ def matrix_across(
     terms = operands[1]
     size, dtype = terms.shape[-2], terms.dtype
     along: dict[str, Any] = {"axis": axis, "reverse": reverse, "axis_name": axis_name}
-    if size > IN_KERNELS:
+    if size > LARGEST:
         given, flags = _spread(*operands, stored=stored)
 
         def composed(left: Any, right: Any) -> tuple[jax.Array, jax.Array]:
@@ -164,6 +165,28 @@ def matrix_uneven(
         *joined(given, flags), segmented=flags is not None, **params
     )
     return results
+
+
+def recur_numbers(
+    elements: Sequence[jax.Array],
+    flags: jax.Array | None,
+    size: int,
+    method: str,
+    **along: Any,
+) -> list[jax.Array]:
+    """The states of elements, which are slopes row by row, then offsets."""
+    shape = elements[0].shape
+    slopes = jnp.stack(elements[:-size], -1).reshape(*shape, size, size)
+    states = matrices.recur(
+        slopes,
+        jnp.stack(elements[-size:], -1)[..., None],
+        None if flags is None else flags[..., None, None],
+        stored="full",
+        shared=False,
+        method="xla" if method == "xla" else "auto",
+        **along,
+    )
+    return matrices.entries(states)
 
 
 def _spread(

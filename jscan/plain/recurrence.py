@@ -23,6 +23,7 @@ from jscan.derivatives.recurrence import IN_KERNELS
 from jscan.heads import as_bool, choose, moved_on, neighbours
 from jscan.plain import chunks
 from jscan.plain.chunks import Carry, Chunk
+from jscan.plain.matrices import recur_numbers
 from jscan.plain.serial import (
     AT_ONCE,
     Elements,
@@ -211,9 +212,13 @@ def tangent_in_plain_jax(
     method: str,
     axis_name: primitives.AxisName = (),
     differentiable: bool = False,
+    by_matrices: bool = False,
     **_: Any,
 ) -> list[jax.Array]:
-    """The results of ``tangent_p``: a scan of matrices and vectors, and what surrounds it."""
+    """The results of ``tangent_p``: a scan of matrices and vectors, and what surrounds it.
+
+    The scan is by ``matrix_p`` where kernels cannot take as many leaves, or where that is asked.
+    """
     known, linear, flags = split(operands, component, segmented)
     full = extent.full_shape(operands)
     if 0 in full:
@@ -225,7 +230,10 @@ def tangent_in_plain_jax(
     given = [jnp.broadcast_to(x, full) for x in linear]
     solved = recurrence.Recurrence(component, read, transposed, differentiable)
     states = elements = solved.elements(given)
-    if recurrence.is_recurrent(component):
+    if component.size > IN_KERNELS or by_matrices:
+        rest: dict[str, Any] = {"axis": axis, "reverse": against, "axis_name": axis_name}
+        states = recur_numbers(elements, flags, component.size, method, **rest)
+    elif recurrence.is_recurrent(component):
         states = primitives.scan(
             elements,
             flags,
@@ -233,7 +241,7 @@ def tangent_in_plain_jax(
             axis=axis,
             reverse=against,
             exclusive=False,
-            method=method if component.size <= IN_KERNELS else "xla",
+            method=method,
             axis_name=axis_name,
         )
     results = solved.results(states[-component.size :])

@@ -18,6 +18,9 @@ from jscan.starts import Start, of_scan
 Combination: TypeAlias = Callable[[list[jax.Array], list[jax.Array]], list[jax.Array]]
 """An operator on flat lists of leaves: what is on the left and on the right, combined."""
 
+Inclusive: TypeAlias = Callable[..., list[jax.Array]]
+"""A way to scan inclusively, called as `scan_from` is."""
+
 
 def scan_in_plain_jax(
     *operands: jax.Array,
@@ -30,6 +33,7 @@ def scan_in_plain_jax(
     differentiable: bool = False,
     start: Sequence[jax.Array] | None = None,
     start_open: jax.Array | None = None,
+    by: Inclusive | None = None,
     **_: Any,
 ) -> list[jax.Array]:
     """The results of ``scan_p``; what `jscan.starts` says of a start holds for these, too."""
@@ -53,6 +57,7 @@ def scan_in_plain_jax(
         reverse=reverse,
         identity=combine.identity if exclusive else None,
         start=before,
+        by=by,
     )
     return [
         lax.convert_element_type(result, dtype)
@@ -127,8 +132,9 @@ def scan_flat(
     reverse: bool,
     identity: Sequence[Neutral] | None,
     start: Start | None = None,
+    by: Inclusive | None = None,
 ) -> list[jax.Array]:
-    """Scan leaves of accumulation dtypes.
+    """Scan leaves of accumulation dtypes, by `scan_from` unless it is told how.
 
     The scan is segmented if there are head ``flags``, and exclusive if there is an ``identity``.
     """
@@ -140,7 +146,7 @@ def scan_flat(
     reaches = None if start is None else start.reaches(flags, **where)
     if start is not None:
         leaves = start.joined(fn, leaves, reaches, **where)
-    inclusive = scan_from(fn, leaves, starts, **where)
+    inclusive = (by or scan_from)(fn, leaves, starts, **where)
     if identity is not None:
         inclusive = heads.shift(inclusive, starts, identity, **where)
     if start is not None and identity is not None:

@@ -23,6 +23,7 @@ from jax import lax
 from jscan import extent
 from jscan.combine import Combine
 from jscan.heads import as_bool, choose
+from jscan.plain import stacked
 from jscan.plain.chunks import scan_in_chunks
 from jscan.plain.scan import scan_in_plain_jax
 from jscan.plain.serial import (
@@ -100,8 +101,11 @@ def scan_on_cpu(
 
     The method "xla" is a tree on every platform; in chunks if it is to keep little but its results.
     """
-    if method == "auto" and is_faster_in_sequence(*operands, **params):
-        return scan_in_sequence(*operands, **params)
+    if method == "auto":
+        if stacked.is_large(params["combine"]):
+            return scan_in_plain_jax(*operands, by=stacked.scan_stacked, **params)
+        if is_faster_in_sequence(*operands, **params):
+            return scan_in_sequence(*operands, **params)
     form = scan_in_chunks if compact else scan_in_plain_jax
     return form(*operands, **params)
 

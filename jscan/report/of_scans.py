@@ -60,6 +60,13 @@ def scans() -> Iterator[Check]:
     )
     yield Check(
         "cumsum",
+        "float32, rows, from a start",
+        (rows,),
+        partial(jscan.cumsum, axis=1, init=3),
+        lambda x: looped("cumsum", x.T).T + np.float32(3),
+    )
+    yield Check(
+        "cumsum",
         "float32, by segments, under vmap and jit",
         (rows, heads(SHORT)),
         jax.jit(lambda x, f: jax.vmap(lambda row: jscan.cumsum(row, segments=f))(x)),

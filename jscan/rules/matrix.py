@@ -23,7 +23,7 @@ from jscan.derivatives import transposition
 from jscan.derivatives.tangents import Tangent, is_moving, summed_to, zero_of
 from jscan.matrices import matrix_p
 from jscan.plain.matrices import (
-    IN_KERNELS,
+    LARGEST,
     as_leaves,
     matrix_across,
     matrix_in_tree,
@@ -57,10 +57,10 @@ def matrix_in_kernels(
     """The states by the kernels of a scan over the numbers that matrices and terms hold."""
     terms = operands[1]
     size = terms.shape[-2]
-    if size > IN_KERNELS:
+    if size > LARGEST:
         raise base.NoKernel(
             f"matrices of {size} x {size} do not fit the registers of a program; "
-            f"those of {IN_KERNELS} x {IN_KERNELS} do"
+            f"those of {LARGEST} x {LARGEST} do"
         )
     leaves, rows = as_leaves(*operands, axis=axis)
     results = scan_in_kernels(

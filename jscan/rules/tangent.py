@@ -25,6 +25,9 @@ from jscan.plain.uneven import tangent_uneven
 from jscan.primitives import AxisName, joined, tangent_p
 from jscan.rules import base, partition
 
+BY_MATRICES = 3
+"""States from which on a tree on their slopes takes a CPU's compiler longer than anything else."""
+
 
 def tangent_abstract_eval(
     *avals: ShapedArray, dtypes: Sequence[np.dtype[Any]], **_: Any
@@ -68,6 +71,8 @@ def tangent_on_cpu(*operands: jax.Array, method: str, **params: Any) -> list[jax
     """The recurrence in plain JAX, by what is fastest there. The method "xla" is a tree."""
     if method != "xla" and is_faster_in_sequence(*operands, **params):
         return tangent_in_sequence(*operands, **params)
+    if method != "xla" and params["component"].size >= BY_MATRICES:
+        return tangent_in_plain_jax(*operands, method=method, by_matrices=True, **params)
     return tangent_in_chunks(*operands, **params)
 
 

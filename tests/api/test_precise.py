@@ -93,6 +93,15 @@ def test_each_sum_is_rounded_once_in_kernels(method):
     assert_rounded_once(found, exact(x, heads, **how))
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_initial_value_is_one_more_element(reverse):
+    x, init = wide(99), np.float32(1e5 / 3)
+    longer = np.concatenate([x, [init]] if reverse else [[init], x])
+    right = exact(longer, None, reverse=reverse)
+    found = jscan.cumsum(x, reverse=reverse, init=init, precise=True)
+    assert_rounded_once(found, right[:-1] if reverse else right[1:])
+
+
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("axis", [0, 1])
 def test_rows_and_lanes(axis):

@@ -82,6 +82,8 @@ def test_the_report_is_of_these_calls():
         *(
             "block",
             "lookback",
+            "move",
+            "rank",
             "repeatable",
             "chained",
             "tiles",

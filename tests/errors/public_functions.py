@@ -67,7 +67,7 @@ COMBINATIONS = (
         ValueError,
         {
             **_whole("", ValueError, plus).arguments,
-            "fn": lambda a, b: (a[0] + b[0], b[1]),
+            "fn": lambda a, b: (jnp.sort(a[0]) + b[0], b[1]),
             "method": "lookback",
         },
     ),

@@ -131,6 +131,18 @@ class Form:
         return self.axis % len(self.shape)
 
     @property
+    def continues(self) -> bool:
+        """Whether a scan starts from one of its own elements, as if it went on behind it.
+
+        Numbers of segments do not tell whether the first element is flagged, which ends that one.
+        """
+        if self.segments != "none" and not self.reverse:
+            return False
+        whole = self.lying is None or self.lying.manner != "shard_map"
+        scans = self.suite == "scans" and self.function in ("cumulative", "associative_scan")
+        return scans and whole and self.n > 0 and random.Random(self.number + 2).random() < 0.25
+
+    @property
     def operator(self) -> fuzz_operators.Subject:
         """The operator."""
         return fuzz_operators.BY_NAME[self.subject]

@@ -64,6 +64,7 @@ def call_recurrence(form: Form, leaves: Sequence[Any], array: Any, **across: Any
             *leaves,
             axis=form.axis,
             reverse=form.reverse,
+            exclusive=form.exclusive,
             segments=None if array is None else segments_of(form, array),
             method=form.method,
             **across,
@@ -92,16 +93,15 @@ def check_recurrence(form: Form, data: Data, place: str) -> None:
     if described is not None:
         found = numbers_of(form, described)
         flags = flags_of(found, axis if found.ndim > 1 else 0)
-    options: dict[str, Any] = {"axis": axis, "reverse": form.reverse, "flags": flags}
+    if flags is not None and len(leaves) == 3 and form.n and not form.reverse:
+        flags = np.array(flags)
+        # What precedes the first element does so at a head, too.
+        flags[(slice(None),) * (axis if flags.ndim > 1 else 0) + (0,)] = 0
+    how: dict[str, Any] = {"reverse": form.reverse, "exclusive": form.exclusive, "flags": flags}
 
     def run(combine: Any, a: Any, b: Any, start: list[Any]) -> Any:
-        a, b = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0).copy()
-        if start and len(b):
-            place = -1 if form.reverse else 0
-            with np.errstate(over="ignore"):
-                b[place] = b[place] + a[place] * start[0]
-        pair = [np.moveaxis(x, 0, axis) for x in (a, b)]
-        return reference.scan(combine, pair, **options)[1]
+        init = [np.ones_like(start[0]), start[0]] if start else None
+        return reference.scan(combine, [a, b], axis=axis, init=init, identity=(1, 0), **how)[1]
 
     combine = BY_NAME["affine"].in_numpy
     wide = [reference.widen(x) for x in (a, b, *start)]
@@ -111,11 +111,9 @@ def check_recurrence(form: Form, data: Data, place: str) -> None:
         sizes = [np.abs(x) for x in wide]
         magnitude = run(combine, sizes[0], sizes[1], sizes[2:])
         dtype = jnp.dtype(form.dtypes[0])
-        # What precedes the first element is one more, and a half's first term is rounded once more.
+        # What precedes the first element is one more.
         steps = 2 * (3 if dtype.kind == "c" else 1)
         error = reference.bound(magnitude, result, dtype, n=form.n + 1, steps=steps)
-        if jnp.finfo(dtype).bits < 32 and start:
-            error = error + float(jnp.finfo(dtype).eps) * magnitude
     fuzz_programs.compare(form.dtypes[:1], actual, [result], [error])
 
 

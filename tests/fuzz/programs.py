@@ -88,6 +88,9 @@ def call(form: Form, leaves: Sequence[Any], array: Any, **across: Any) -> list[A
         return [reduction(leaves[0], array, form.wanted, indices_are_sorted=is_sorted, **how)]
     scan: dict[str, Any] = {"reverse": form.reverse, "exclusive": form.exclusive}
     options: dict[str, Any] = {"segments": segments, "method": form.method, **across}
+    if form.continues:
+        element = [lax.index_in_dim(x, form.n // 2, form.along, keepdims=False) for x in leaves]
+        scan["init"] = element[0] if function == "cumulative" else tree_of(form, element)
     if function == "cumulative":
         return [getattr(jscan, subject.cumulative)(leaves[0], form.axis, **scan, **options)]
     fn: Any = subject.operator or operator_of(form, jnp)
@@ -274,6 +277,8 @@ def expected(form: Form, leaves: list[Any], described: Described | None) -> Any:
                 "exclusive": form.exclusive,
                 "flags": flags,
             }
+            if form.continues:
+                options["init"] = [np.take(x, form.n // 2, axis) for x in elems]
             return reference.scan(combine, elems, axis=axis, identity=identity, **options)
         if numbers is None:
             if form.n == 0:

@@ -169,3 +169,22 @@ def test_elements_move_over_many_tiles(shape, share, builder):
         want = np.concatenate([whole[marks], np.full(x.size + 9, 7, whole.dtype)])
         np.testing.assert_array_equal(few[k], want[: x.size // 3])
         np.testing.assert_array_equal(more[k], want[: x.size + 9])
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_blocks_and_vectors_over_many_tiles(size):
+    """Products of matrices, and recurrences by them, modulo 2^32."""
+    rng = np.random.default_rng(size)
+    n = 300_001
+    matrices = rng.integers(0, 2**32, (n, size, size), dtype=np.uint32)
+    terms = rng.integers(0, 2**32, (n, size), dtype=np.uint32)
+    products, states = np.empty_like(matrices), np.empty_like(terms)
+    product, state = np.eye(size, dtype=np.uint32), np.zeros(size, np.uint32)
+    for t in range(n):
+        product, state = matrices[t] @ product, matrices[t] @ state + terms[t]
+        products[t], states[t] = product, state
+    found = jscan.associative_scan(lambda a, b: b @ a, matrices, method="lookback")
+    np.testing.assert_array_equal(found, products)
+    np.testing.assert_array_equal(
+        jscan.matrix_recurrence(matrices, terms, method="lookback"), states
+    )

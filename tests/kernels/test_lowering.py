@@ -174,9 +174,10 @@ def test_the_named_fallback_holds_no_kernel():
     assert calls(cuda_program(lambda x: jscan.cumsum(x, method="xla"), array(1000))) == 0
 
 
-def test_an_operator_that_is_not_elementwise_falls_back():
-    elems = jax.ShapeDtypeStruct((50, 2, 2), jnp.float32)
-    assert calls(cuda_program(lambda e: jscan.associative_scan(jnp.matmul, e), elems)) == 0
+def test_an_operator_on_small_blocks_is_a_kernel_and_one_on_large_ones_falls_back():
+    for size, count in ((2, 1), (8, 0)):
+        elems = jax.ShapeDtypeStruct((50, size, size), jnp.float32)
+        assert calls(cuda_program(lambda e: jscan.associative_scan(jnp.matmul, e), elems)) == count
 
 
 @pytest.mark.parametrize("n", [0, 1])

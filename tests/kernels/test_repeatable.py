@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -22,8 +23,9 @@ import pytest
 
 import jscan
 from jscan import operators, primitives
-from jscan.kernels import tuning
+from jscan.kernels import scanning, tuning
 from tests.kernels.test_faults import BUSY
+from tests.kernels.test_lowering import cuda_program
 
 METHOD = "repeatable"
 
@@ -187,3 +189,12 @@ def test_a_plan_combines_elements_as_sorted_ones_are():
 def test_ids_that_are_not_sorted_need_a_plan():
     with pytest.raises(ValueError, match="indices_are_sorted"):
         jscan.segment_sum(np.ones(4, np.float32), [1, 0, 1, 0], 2, method=METHOD)
+
+
+@pytest.mark.parametrize(("dtype", "kernel"), [("float32", "repeatable"), ("int32", "lookback")])
+def test_one_line_makes_it_the_default_of_floats(monkeypatch, dtype, kernel):
+    x = jax.ShapeDtypeStruct((2**20,), dtype)
+    sums = functools.partial(jscan.cumsum, exclusive=True)
+    assert "jscan_lookback" in cuda_program(sums, x)
+    monkeypatch.setattr(scanning, "BY_DEFAULT", METHOD)
+    assert f"jscan_{kernel}" in cuda_program(lambda x: sums(x), x)

@@ -259,6 +259,15 @@ def test_scans_of_every_strategy(method, dtype):
 
 
 @pytest.mark.usefixtures("interpreter")
+def test_sums_in_pairs_are_rounded_once():
+    x = np.asarray([0.1, 1e6, -1e6, 3e-5] * 16, np.float32)
+    right = np.cumsum(x.astype(np.float64)).astype(np.float32)
+    for method in ("lookback", "repeatable"):
+        found = jscan.cumsum(x, method=method, precise=True)
+        np.testing.assert_array_equal(found, right)
+
+
+@pytest.mark.usefixtures("interpreter")
 def test_reductions_ranks_and_derivatives():
     x, flags = numbers("float32")
     starts = np.flatnonzero(flags | (np.arange(N) == 0))

@@ -40,5 +40,6 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "unique_sorted": (2, compaction.draw_unique),
     "Segments": (3, vectors.draw_convert),
     "matrix_recurrence": (4, systems.draw_matrices),
+    "init": (4, scans.draw_started),
 }
 """How often a kind of call is drawn, and what draws it."""

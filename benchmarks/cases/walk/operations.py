@@ -36,6 +36,15 @@ def cumulative(name: str, form: str, x: jax.Array, *given: jax.Array, **how: Any
     return result
 
 
+def started(
+    name: str, form: str, x: jax.Array, init: jax.Array, *given: jax.Array, **how: Any
+) -> jax.Array:
+    """`jscan.cumsum` and the like, from an initial value."""
+    segments = described(form, x.shape[how["axis"]], given)
+    result: jax.Array = getattr(jscan, name)(x, init=init, segments=segments, **how)
+    return result
+
+
 def last(run: Operation, *arrays: jax.Array, **how: Any) -> Any:
     """The last of several results, which is the only one that is used."""
     return run(*arrays, **how)[-1]

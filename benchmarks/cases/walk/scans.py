@@ -66,6 +66,26 @@ def cumulative(name: str, dtype: str, shape: Shape, way: Way) -> Drawn:
     )
 
 
+def draw_started(rng: random.Random, size: int) -> Drawn:
+    """`jscan.cumsum` and the like, from an initial value for each row."""
+    name = rng.choice([*CUMULATIVE])
+    operator, _ = CUMULATIVE[name]
+    dtype, shape = dtype_of(rng, operator.dtypes), shapes.drawn(rng, size)
+    way = way_of(rng, shape)
+    x = leaf(shape.extents, dtype, operator.values[0])
+    row = shape.extents[: shape.axis] + shape.extents[shape.axis + 1 :]
+    start = leaf(row, dtype, operator.values[0])
+    run = call(operations.started, name, way.division.form, axis=shape.axis, **way.how)
+    return Drawn(
+        *(name, (*way.words, "init"), shape, dtype, operator.name, way.direction, run),
+        leaves=(x, start),
+        others=way.division.operands,
+        results=(x,),
+        slopes=operator.slopes,
+        reference=call(run, method="xla"),
+    )
+
+
 def _steps(operator: Drawable, dtype: str, axis: int, way: Way) -> Operation:
     """The check of a scan by its definition."""
     before = operator.identities(dtype) if way.exclusive else None

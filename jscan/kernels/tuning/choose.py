@@ -95,6 +95,12 @@ HEAVY = 40
 outgrow the instruction cache."""
 
 
+WIDE = 12
+"""Elements of more words take short tiles. Products of 4 x 4 matrices, sixteen words, take 255
+registers and spill 48 bytes with 256 positions, 158 and none with 128; those of 3 x 3 take 146 with
+256, and maps of four states 254 with 128 (compiled for sm_90, 2026-11-23, not timed)."""
+
+
 def lookback(shape: Shape) -> Tuning:
     """The tile of a row that several programs share."""
     if shape.tile is not None:
@@ -135,6 +141,8 @@ def _however_few(shape: Shape) -> Tuning:
 def of_neighbours(shape: Shape, rule: Rule) -> Tuning:
     """The tile of a row whose elements are neighbours in memory."""
     length = max(rule.length // 2, 256) if shape.equations > HEAVY else rule.length
+    if shape.words > WIDE:
+        length = min(length, 128)
     return Tuning(length=length, lanes=1, warps=rule.warps, window=32 * rule.warps)
 
 

@@ -1,0 +1,118 @@
+"""Scans by operators on small blocks: those of the numbers that their elements hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jscan import blocks, heads, meshes, primitives
+from jscan.arguments.identity import Neutral
+from jscan.starts import Start
+
+
+class Call(Protocol):
+    """What is known of a call, as `jscan.dispatch` knows it."""
+
+    @property
+    def caller(self) -> str:
+        """The public function, which errors name."""
+
+    @property
+    def fn(self) -> Any:
+        """The operator."""
+
+    @property
+    def leaves(self) -> Sequence[jax.Array]:
+        """The arrays to combine, of one length along the axis."""
+
+    @property
+    def treedef(self) -> jax.tree_util.PyTreeDef:
+        """The pytree in which the operator takes them."""
+
+    @property
+    def axis(self) -> int:
+        """The axis, counted from 0."""
+
+    @property
+    def init(self) -> Sequence[jax.Array] | None:
+        """The values of a start, or None."""
+
+    @property
+    def method(self) -> str:
+        """Either "auto" or the name of a strategy."""
+
+    @property
+    def axis_name(self) -> tuple[str, ...]:
+        """The mesh axes across which the axis goes on."""
+
+
+def scan(
+    call: Call,
+    flags: jax.Array | None,
+    *,
+    reverse: bool,
+    starts_with: Sequence[Neutral] | None,
+) -> list[jax.Array] | str:
+    """The scan by an operator that is taken apart, or why it cannot be.
+
+    Where it ``starts_with`` identities it is the inclusive one, moved on by a place. Flags may lack
+    trailing dimensions.
+    """
+    axis, axis_name = call.axis, call.axis_name
+    if any(leaf.size == 0 for leaf in call.leaves):
+        return "there are no elements"
+    least = 0 if flags is None else flags.ndim
+    apart = blocks.taken_apart(call.caller, call.fn, call.leaves, call.treedef, axis, least)
+    if isinstance(apart, str):
+        return apart
+    combine, leading = apart
+    along: dict[str, Any] = {"axis": axis, "reverse": reverse}
+
+    def numbers(arrays: Sequence[jax.Array]) -> list[jax.Array]:
+        return [number for x in arrays for number in blocks.entries(x, leading)]
+
+    def run(
+        leaves: Sequence[jax.Array],
+        flags: jax.Array | None,
+        starts_with: Sequence[Neutral] | None,
+        init: Sequence[jax.Array] | None,
+    ) -> list[jax.Array]:
+        if flags is not None:
+            flags = lax.expand_dims(flags, range(flags.ndim, leading))
+        before = None
+        if init is not None:
+            pairs = zip(init, leaves, strict=True)
+            values = [
+                jnp.broadcast_to(x, (*x.shape[:leading], *leaf.shape[leading:]))
+                for x, leaf in pairs
+            ]
+            before = Start(values)
+        scanned = primitives.scan(
+            numbers(leaves),
+            flags,
+            combine=combine,
+            exclusive=False,
+            method=call.method,
+            start=None if before is None else Start(numbers(before.values)),
+            axis_name=axis_name,
+            **along,
+        )
+        results = blocks.joined(scanned, [x.shape for x in leaves])
+        if starts_with is None:
+            return results
+        starts = None
+        if flags is not None:
+            starts = heads.segment_starts(flags, axis_name=axis_name, **along)
+            row = leaves[0].shape[:leading]
+            starts = meshes.broadcast(starts, row, jax.typeof(starts).sharding)
+        shifted = heads.shift(results, starts, starts_with, axis_name=axis_name, **along)
+        if before is None:
+            return shifted
+        return before.shown(shifted, before.reaches(flags, axis_name=axis_name, **along), **along)
+
+    like = primitives.joined(call.leaves, flags)
+    return meshes.automatically(run, call.leaves, flags, starts_with, call.init, like=like)
