@@ -15,6 +15,7 @@ from jax.typing import DTypeLike
 
 from benchmarks.cases.case import Build
 from benchmarks.cases.operations import changes
+from jscan import Segments
 
 Shape = tuple[int, ...]
 Arrays = tuple[jax.Array, ...]
@@ -208,6 +209,12 @@ def flagged(shape: Shape, heads_shape: Shape, dtype: DTypeLike, density: jax.Arr
     """-1, 0 and 1 in float32, and heads of a density."""
     heads = _flags(heads_shape, dtype, density)
     return *signs(shape, jnp.float32), heads
+
+
+def words_of_heads(n: int, density: float) -> Arrays:
+    """Heads of a density, of a bit each."""
+    flags = _flags((n,), jnp.bool_, jnp.float32(density))
+    return (Segments.from_flags(flags).packed(),)
 
 
 def flagged_reflections(n: int, density: jax.Array) -> Arrays:

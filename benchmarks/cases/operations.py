@@ -25,9 +25,29 @@ def scan(operator: Operation, *leaves: jax.Array, **how: Any) -> Any:
     return jscan.associative_scan(operator, leaves if len(leaves) > 1 else leaves[0], **how)
 
 
-def segmented_sum(x: jax.Array, heads: jax.Array, **how: Any) -> jax.Array:
+def segmented_sum(x: jax.Array, heads: jax.Array | Segments, **how: Any) -> jax.Array:
     """Cumulative sum that starts anew at every head."""
     return jscan.cumsum(x, segments=heads, **how)
+
+
+def sum_by_bits(x: jax.Array, words: jax.Array, **how: Any) -> jax.Array:
+    """The same by heads of a bit each."""
+    return segmented_sum(x, Segments.from_packed(words, x.shape[0]), **how)
+
+
+def sum_by_unpacked_bits(x: jax.Array, words: jax.Array, **how: Any) -> jax.Array:
+    """The same by heads that are unpacked first."""
+    return segmented_sum(x, Segments.from_packed(words, x.shape[0]).flags, **how)
+
+
+def sum_by_offsets(x: jax.Array, offsets: jax.Array) -> jax.Array:
+    """The same by where segments begin."""
+    return segmented_sum(x, Segments.from_offsets(offsets, total=x.shape[0]))
+
+
+def sum_by_scattered_offsets(x: jax.Array, offsets: jax.Array) -> jax.Array:
+    """The same by heads that are scattered into bytes first."""
+    return segmented_sum(x, jnp_offsets_to_flags(x.shape[0], offsets))
 
 
 def recurrence(a: jax.Array, b: jax.Array, heads: jax.Array | None = None, **how: Any) -> Any:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from benchmarks.cases import (
+    bits,
     core,
     derivatives,
     functions,
@@ -31,6 +32,7 @@ SUITES = {
         core.cases, "the cases of the core on one GPU; the CPU comparison where there is none"
     ),
     "segments": Suite(segments.cases, "reductions, conversions, pack and split on one GPU"),
+    "bits": Suite(bits.cases, "segmented scans by heads of a bit each on one GPU"),
     "derivatives": Suite(derivatives.cases, "recurrences and gradients of scans on one GPU"),
     "strategies": Suite(
         strategies.cases, "every strategy over the length; a CPU comparison where there is no GPU"

@@ -190,6 +190,7 @@ def devices(result: Result) -> Figure | None:
 FIGURES: dict[str, Callable[[Result], Figure | None]] = {
     "core": cases,
     "segments": cases,
+    "bits": cases,
     "functions": cases,
     "derivatives": cases,
     "strategies": strategies,

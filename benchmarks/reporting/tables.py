@@ -256,6 +256,7 @@ SUITES: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
         f"{_OTHERS} {_BARS}",
         of_cases(beside_others),
     ),
+    "bits": ("Head flags of a bit each", f"{_OTHERS} {_BARS}", of_cases(beside_others)),
     "functions": (
         "Functions that are built of scans",
         f"{_OTHERS} {_BARS} What a CPU takes is on `docs/then_and_now.md`.",

@@ -22,7 +22,8 @@ from benchmarks.reporting import curves, report, tables
 from tests.kernels.test_lowering import readable
 
 # The suites whose cases are points of curves or bars.
-DRAWN = [name for name in SUITES if name not in ("core", "segments", "derivatives", "functions")]
+BARS = ("core", "segments", "bits", "derivatives", "functions")
+DRAWN = [name for name in SUITES if name not in BARS]
 TINY = 17
 
 # Cases whose operands or checks no other case has.
@@ -61,12 +62,13 @@ def case(suite, name, shrink=0):
     return cases(suite, shrink)[index]
 
 
-UNMEASURED = {"repeatable"}
+UNMEASURED = {"bits", "repeatable"}
 """Suites that have no results yet: they need a GPU that can be had."""
 
 COUNTS = {
     "core": 40,
     "segments": 26,
+    "bits": 7,
     "derivatives": 12,
     "functions": 36,
     "strategies": 201,

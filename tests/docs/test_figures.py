@@ -113,6 +113,7 @@ def made_up():
     cases = {
         "core": over(["auto"], "sum", sizes),
         "segments": over(["auto"], "sum", sizes),
+        "bits": over(["auto"], "sum", sizes),
         "functions": over(["auto"], "nonzero", sizes),
         "derivatives": over(["auto"], "gradient", sizes),
         "strategies": over(STRATEGIES, "sum", sizes) + over(STRATEGIES, "affine", sizes[1:]),

@@ -138,7 +138,7 @@ def divided(
 ) -> Division:
     """Segments of an axis, shared by all rows or each row's own."""
     n = shape.length
-    form = rng.choices(forms, [6, 2, 2][: len(forms)])[0]
+    form = rng.choices(forms, [6, 2, 2, 2][: len(forms)])[0]
     period = n if rng.random() < 0.12 else rng.choice([p for p in PERIODS if p <= n])
     said = "one segment" if period >= n else f"segments of {period}"
     own = len(shape.extents) > 1 and rng.random() < 0.5
@@ -146,6 +146,10 @@ def divided(
         dtype = rng.choices(["bool", "uint8", "int32"], [6, 2, 2])[0]
         return flagged(shape, period, dtype, own=own, late=rng.random() < 0.15)
     count = values.count_of(period, n)
+    if form == "bits":
+        per_million = 0 if period >= n else round(10**6 / period)
+        words = Operand((-(-n // 32),), "uint32", call(values.words, per_million), True)
+        return Division(form, f"{said} by bits", (words,))
     if form == "ids":
         own = own and shape.axis == len(shape.extents) - 1
         dtype = rng.choice(["int32", "int32", "int16", "uint8"])
@@ -220,5 +224,6 @@ class Way:
 
 def way_of(rng: random.Random, shape: Shape, exclusive: float = 0.2) -> Way:
     """A way along an axis by chance, exclusive with this probability."""
-    division = divided(rng, shape) if rng.random() < 0.45 else Division()
+    forms = ("flags", "ids", "bounds", "bits")
+    division = divided(rng, shape, forms=forms) if rng.random() < 0.45 else Division()
     return Way(rng.random() < 0.35, rng.random() < exclusive, division)

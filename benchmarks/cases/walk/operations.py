@@ -24,6 +24,8 @@ def described(form: str, length: int, given: Arrays) -> Any:
     if form in ("lengths", "offsets"):
         segments: Segments = getattr(Segments, f"from_{form}")(array, total=length)
         return segments
+    if form == "bits":
+        return Segments.from_packed(array, length)
     return Segments.from_ids(array) if form == "ids" else array
 
 

@@ -134,6 +134,13 @@ def marks(per_million: int, salt: int, shape: Shape, dtype: str) -> jax.Array:
     return (noise(salt, shape) < bound).astype(dtype)
 
 
+def words(per_million: int, salt: int, shape: Shape, dtype: str) -> jax.Array:
+    """Words of which each bit is such a mark."""
+    each = marks(per_million, salt, (*shape, 32), dtype)
+    place = lax.broadcasted_iota(dtype, each.shape, len(shape))
+    return jnp.sum(each << place, axis=-1, dtype=dtype)
+
+
 def late_marks(per_million: int, salt: int, shape: Shape, dtype: str) -> jax.Array:
     """The same, but none among the first half of the elements."""
     size = math.prod(shape)
