@@ -6,7 +6,7 @@ import dataclasses
 import random
 from collections.abc import Callable
 
-from tests.fuzz import functions, programs
+from tests.fuzz import functions, programs, recurrences
 from tests.fuzz.examples import Data, Form, Lying, form_of
 from tests.fuzz.segments import COUNTED
 
@@ -14,7 +14,7 @@ Check = Callable[[Form, Data, str], None]
 SUITES: dict[str, tuple[Callable[[Form], Form], Check]] = {
     "scans": (lambda form: form, programs.check),
     "reductions": (lambda form: form, programs.check),
-    "recurrences": (functions.recurrence, functions.check_recurrence),
+    "recurrences": (recurrences.recurrence, recurrences.check),
     "vectors": (functions.vector, functions.check_vector),
     "derivatives": (functions.derivative, functions.check_derivative),
 }

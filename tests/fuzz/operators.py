@@ -129,6 +129,11 @@ def slopes_and_offsets(
     return [factors(rng, shape, dtypes[0], flavour), numbers(rng, shape, dtypes[1], flavour)]
 
 
+def multiply_blocks(xp: Any, a: Leaves, b: Leaves) -> Leaves:
+    """Matrices as one array of them."""
+    return [xp.matmul(a[0], b[0])]
+
+
 def multiply_matrices(xp: Any, a: Leaves, b: Leaves) -> Leaves:
     """2×2 matrices as four leaves, modulo a power of two."""
     del xp
@@ -221,6 +226,13 @@ def maps_of_the_plane(
     return [numbers(rng, shape + t, d, flavour) for t, d in zip(trailing, dtypes, strict=True)]
 
 
+def blocks(
+    rng: np.random.Generator, shape: tuple[int, ...], dtypes: Sequence[Any], flavour: str
+) -> Leaves:
+    """Matrices of three rows."""
+    return [numbers(rng, (*shape, 3, 3), dtypes[0], flavour)]
+
+
 def _of(name: str, ufunc: str, identity: Any, draw: Any, dtypes: Any, **more: Any) -> Subject:
     operator = getattr(operators, name)
     return Subject(
@@ -274,16 +286,28 @@ SUBJECTS = (
         *(("uint32", "int16"), 2),
         trailing=((2, 2), (2,)),
     ),
+    Subject(
+        *("blocks", multiply_blocks, lambda dtypes: [np.eye(3, dtype=dtypes[0])], blocks),
+        *(("uint32", "int8"), 1),
+        trailing=((3, 3),),
+    ),
 )
 BY_NAME = {subject.name: subject for subject in SUBJECTS}
 
 
 def errors(
-    subject: Subject, leaves: Leaves, flavour: str, expected: Leaves, axis: int, scan: Any
+    subject: Subject,
+    leaves: Leaves,
+    flavour: str,
+    expected: Leaves,
+    axis: int,
+    scan: Any,
+    precise: bool,
 ) -> list[Any]:
     """How wrong rounding may make each leaf of the result, None where there is no rounding.
 
-    `scan` is that of the reference.
+    `scan` is that of the reference. What is `precise` is rounded once, but for float64, in which
+    the reference itself adds.
     """
     floats = [np.asarray(x).dtype.kind not in "iub" for x in leaves]
     if not any(floats) or not subject.rounds or (subject.exact and flavour == "small"):
@@ -303,6 +327,11 @@ def errors(
         # A product of complex numbers rounds its six operations to within sqrt(5) units.
         steps = subject.rounds * (3 if dtype.kind == "c" else 1)
         with np.errstate(all="ignore"):
-            bound = reference.bound(magnitude, wanted, dtype, n=n, steps=steps) if rounded else None
+            once = 0.0
+            if precise and dtype != np.float64:
+                eps = reference.accumulation_eps(dtype)
+                magnitude, once = eps * magnitude, eps * np.abs(wanted)
+            bound = reference.bound(magnitude, wanted, dtype, n=n, steps=steps) + once
+            bound = bound if rounded else None
         results.append(bound)
     return results
