@@ -54,9 +54,9 @@ def divided(form: Form) -> Form:
 
 def _told(form: Form, lying: Lying) -> Form:
     """The form with segments and an identity that parts of an axis can have."""
-    segments = form.segments
+    segments, mapped = form.segments, form.mapped
     if form.suite in ("scans", "reductions") and not _takes_segments(form):
-        segments = "none"
+        segments, mapped = "none", (True, *mapped[1:])
     elif segments in (*COUNTED, "rows", "packed", "ids", "rows of ids"):
         segments = "flags"
     elif segments in ("unsorted", "planned"):
@@ -64,6 +64,7 @@ def _told(form: Form, lying: Lying) -> Form:
     return dataclasses.replace(
         form,
         segments=segments,
+        mapped=mapped,
         identity="scalars",
         lying=dataclasses.replace(lying, shared=False),
     )
