@@ -37,7 +37,7 @@ class Call:
 @functools.cache
 def calls() -> dict[str, Call]:
     """The calls by their names."""
-    along = (*_repeatable(), *_segmented(), *_rows_and_lanes(), *_across_devices())
+    along = (*_repeatable(), *_segmented(), *_rows_and_lanes(), *_blocks(), *_across_devices())
     every = [*_scans(), *along, *_derivatives(), *_reductions(), *_products(), *_ranks()]
     found = {call.name: call for call in every}
     assert len(found) == len(every)
@@ -168,8 +168,21 @@ def _rows_and_lanes() -> Iterator[Call]:
         ((4099, 16381), "int8"),
     ):
         yield _cumulative("cumsum", (shape, dtype), axis=0)
-    yield _cumulative("cumsum", ((2**20, 7), "float32"), axis=0)
+    for lanes in (7, 10):
+        yield _cumulative("cumsum", ((2**20, lanes), "float32"), axis=0)
     yield _cumulative("cumsum", ((2**20, 64), "bfloat16"), ((2**20,), "bool"), axis=0)
+
+
+def _blocks() -> Iterator[Call]:
+    """Products of small matrices, and recurrences of vectors."""
+
+    def products(x: jax.Array) -> Any:
+        return jscan.associative_scan(jnp.matmul, x)
+
+    for k in (2, 3, 4):
+        yield _call("scan of products", products, ((2**22, k, k), "float32"))
+        operands = ((2**22, k, k), "float32"), ((2**22, k), "float32")
+        yield _call("matrix_recurrence", jscan.matrix_recurrence, *operands)
 
 
 def _across_devices() -> Iterator[Call]:
@@ -226,6 +239,10 @@ def _derivatives() -> Iterator[Call]:
     yield _recurrence(long, long)
     yield _recurrence(long, long, flags)
     yield _recurrence(lanes, lanes, axis=0)
+    narrow: Operand = ((100003, 1280), "bfloat16")
+    yield _recurrence(narrow, narrow, axis=0, reverse=True)
+    rows: Operand = ((10000, 4000), "float32")
+    yield _recurrence(rows, rows, gradient=True, axis=1)
     for operand in (long, half):
         yield _recurrence(operand, operand, gradient=True)
     yield _recurrence(long, long, flags, gradient=True)
