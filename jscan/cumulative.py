@@ -49,7 +49,9 @@ def cumsum(
       init: what comes before the first element (behind the last one, when reversed), a number or an
         array that broadcasts to one element along ``axis``: ``y[0] = init + x[0]``, or
         ``y[0] = init`` where ``exclusive``. It belongs to the segment that is open where the axis
-        begins: a head at the first element drops it.
+        begins: a head at the first element drops it. By ids, lengths and offsets the first element
+        is always one; by flags, packed or not, where its flag is set. Where ``reverse``, the axis
+        begins at its last element, and no head drops it there.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype: the scan starts anew
         at each head. They have the shape of ``x``, its leading dimensions through ``axis``, or
         ``(length of axis,)``.
