@@ -24,13 +24,9 @@ def heads_of_ids(ids: jax.Array) -> jax.Array:
 
 @compiled(elements, int)
 def heads_of_bits(words: jax.Array, n: int) -> jax.Array:
-    """Head flags of ``n`` elements from words of bits."""
+    """Head flags of ``n`` elements from words of bits, of which the first may not be set."""
     axis = words.ndim - 1
-
-    def run(words: jax.Array) -> jax.Array:
-        flags = bits.unpacked(words, axis=axis, n=n)
-        return flags | is_first(flags, axis=axis)
-
+    run = functools.partial(bits.unpacked, axis=axis, n=n)
     dimensions = meshes.instead_of(axis)
     return meshes.automatically(run, words, like=[words], dimensions=dimensions)
 

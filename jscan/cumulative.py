@@ -49,16 +49,19 @@ def cumsum(
       init: what comes before the first element (behind the last one, when reversed), a number or an
         array that broadcasts to one element along ``axis``: ``y[0] = init + x[0]``, or
         ``y[0] = init`` where ``exclusive``. It belongs to the segment that is open where the axis
-        begins: a head at the first element drops it.
+        begins: a head at the first element drops it. By ids, lengths and offsets the first element
+        is always one; by flags, packed or not, where its flag is set. Where ``reverse``, the axis
+        begins at its last element, and no head drops it there.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype: the scan starts anew
         at each head. They have the shape of ``x``, its leading dimensions through ``axis``, or
         ``(length of axis,)``.
       axis_name: as for ``jscan.associative_scan``.
       method: as for ``jscan.associative_scan``.
       precise: add floats in compensated pairs: each result is its exact sum, rounded once, but for
-        at most 2^-45 of the sum of sizes (float32) for each addition. It takes one more
-        word of a tile's state, and 13 operations for an addition. Derivatives are those of plain
-        sums.
+        at most 2^-45 of the sum of sizes (float32) for each addition, where elements are zero or of
+        size 2^-103 at least (2^-970 of float64). It takes one more word of a tile's state, and 13
+        operations for an addition. Derivatives and transposes are those of plain sums. ``init``
+        is one number and no pair, so sums that go on from chunk to chunk round once in each.
 
     Returns:
       An array of the shape and dtype of ``x``. float16 and bfloat16 are combined in float32 and

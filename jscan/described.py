@@ -76,7 +76,7 @@ class Described:
             return locate(placed(descriptors.padded(self._array)), n=self._total, emit=emit)
         if emit == "ids":
             return placed(descriptors.numbers_of_bounds(self._array))
-        return placed(self._known_heads)
+        return placed(self._known_flags)
 
     @property
     def _is_read(self) -> bool:
@@ -84,12 +84,26 @@ class Described:
         return isinstance(self._array, np.ndarray) and is_untraced()
 
     @functools.cached_property
-    def _known_heads(self) -> np.ndarray:
-        """Which elements begin a segment, for known flags or ids, or for bounds of one row."""
+    def _known_flags(self) -> np.ndarray:
+        """Known head flags as scans read them, for bounds of one row."""
         if not self._counted:
             return descriptors.heads_of_bounds(self._array)
-        array = bits.known(self._array, self._total) if self._form == "bits" else self._array
-        return descriptors.known_heads(array, runs=self._form == "ids")
+        if self._form == "ids":
+            return descriptors.known_heads(self._array, runs=True)
+        if self._form == "bits":
+            return bits.known(self._array, self._total)
+        return np.asarray(self._array) != 0
+
+    @property
+    def _known_heads(self) -> np.ndarray:
+        """Which elements begin a segment, where that is known: the first one in any case."""
+        flags = self._known_flags
+        return descriptors.known_heads(flags, runs=False) if self._is_open else flags
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the first segment may have begun before the axis: flags and bits may say so."""
+        return self._form in ("flags", "bits")
 
     @property
     def _flags(self) -> Any:
@@ -104,13 +118,13 @@ class Described:
         return self._given_flags is not NOT_GIVEN or self._found_flags.is_here
 
     def _found_here(self) -> jax.Array:
-        """The head flags as scans read them, of which the first may be 0."""
+        """The head flags as scans read them, of which the first of given ones may be 0."""
         if not self._counted:
             return self._located("flags")
         if self._form == "bits":
             return counted.heads_of_bits(self._on_device, self._total)
         if self._is_read:
-            return placed(self._known_heads)
+            return placed(self._known_flags)
         return counted.heads_of_ids(jnp.asarray(self._array))
 
     @property
@@ -175,8 +189,8 @@ def to_send(segments: D) -> D | Array:
     if segments._form == "bits":
         return without_flags(segments)
     is_short = segments._counted or segments._total <= LONG
-    if segments._is_read and is_short and "_known_heads" not in vars(segments):
-        return segments._known_heads
+    if segments._is_read and is_short and "_known_flags" not in vars(segments):
+        return segments._known_flags
     return head_flags(segments)
 
 

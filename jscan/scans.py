@@ -65,7 +65,10 @@ def associative_scan(
         like ``elems``, of numbers or of arrays that broadcast to one element along ``axis``. So the
         last results of a chunk continue the scan in the next one. Where ``exclusive``,
         ``y[0] = init``. It belongs to the segment that is open where the axis begins: a head at
-        the first element drops it. Arrays are taken in the dtypes in which leaves are combined.
+        the first element drops it. By ids, lengths and offsets the first element is always one; by
+        flags, packed or not, where its flag is set. Where ``reverse``, the axis begins at its last
+        element, and no head drops it there. Arrays are taken in the dtypes in which leaves are
+        combined.
       segments: ``jscan.Segments``, or head flags of a bool or integer dtype: the scan starts anew
         at each head. They have the shape of the leaves, or ``(length of axis,)`` for all rows, or
         the leading dimensions of every leaf through ``axis``, and are then read once for all

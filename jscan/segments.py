@@ -63,6 +63,9 @@ class Segments(Described):
     def from_flags(cls, flags: Any) -> Segments:
         """Segments that start where ``flags`` is not zero, and at the first element in any case.
 
+        Where the first flag is 0, the ``init`` of a scan belongs to the first segment, as what is
+        in it before the axis. Where it is not, ``init`` is dropped.
+
         Args:
           flags: ``(..., n)``, bool or any integer dtype.
 
@@ -79,8 +82,8 @@ class Segments(Described):
         """Segments by head flags of one bit an element, as ``Segments.packed`` makes them.
 
         Element i has bit ``i % w`` of word ``i // w``, counted from the least significant, in words
-        of w bits: ``numpy.packbits`` with ``bitorder="little"`` makes such bytes. The first element
-        starts a segment in any case. Bits behind ``total`` count for nothing.
+        of w bits: ``numpy.packbits`` with ``bitorder="little"`` makes such bytes. They say what
+        they would as flags, also of the first element. Bits behind ``total`` count for nothing.
 
         Flags take an eighth of the memory. On a CUDA GPU scans along one dimension, or along the
         last, read the words. Where something else needs flags they are unpacked first: an element
@@ -103,7 +106,8 @@ class Segments(Described):
     def from_ids(cls, ids: Any) -> Segments:
         """Segments of equal neighbours: one starts wherever an id differs from the one before it.
 
-        Ids need not be sorted. Equal ids that are not adjacent belong to different segments.
+        Ids need not be sorted. Equal ids that are not adjacent belong to different segments. The
+        first element is a head, as it is by lengths and offsets: it drops the ``init`` of a scan.
 
         Args:
           ids: ``(..., n)``, bool or any integer dtype.
@@ -175,8 +179,9 @@ class Segments(Described):
     def flags(self) -> jax.Array:
         """Head flags, bool: True on the first element of every segment that has one."""
         heads = head_flags(self)
-        is_first_marked = self._form != "flags" or self._is_read
-        return as_bool(heads) if is_first_marked else counted.with_first(heads)
+        if not self._is_open:
+            return as_bool(heads)
+        return placed(self._known_heads) if self._is_read else counted.with_first(heads)
 
     @property
     def ids(self) -> jax.Array:

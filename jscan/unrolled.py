@@ -27,6 +27,10 @@ BLOCK, ALIKE = -1, -2
 """Kinds of dimensions; a leading one is known by its number."""
 
 
+Operation = Callable[[Any, Any], Any]
+"""An operation of `jax.lax` on two operands, which is one primitive."""
+
+
 class Unfit(Exception):
     """Why an operator is not taken apart."""
 
@@ -108,9 +112,14 @@ class Walk:
         self.kept += [result, *scalars]
         return result
 
-    def fold(self, primitive: core.Primitive, terms: Sequence[Any]) -> Any:
+    def apply(self, operation: Operation, x: Any, y: Any) -> Any:
+        """An operation on two scalars of one dtype, in the primitive to which JAX takes it."""
+        eqn = _equation(operation, x.dtype)
+        return self.bind(eqn.primitive, eqn.params, x, y)
+
+    def fold(self, operation: Operation, terms: Sequence[Any]) -> Any:
         """The terms combined by an operation, from the left."""
-        return functools.reduce(lambda x, y: self.bind(primitive, {}, x, y), terms)
+        return functools.reduce(lambda x, y: self.apply(operation, x, y), terms)
 
     def _elementwise(self, eqn: core.JaxprEqn, operands: Sequence[Scalars]) -> Scalars:
         made = aval(eqn.outvars[0])
@@ -127,6 +136,14 @@ class Walk:
             else:
                 scalars[index] = self.bind(eqn.primitive, eqn.params, *picked)
         return Scalars(scalars, kinds)
+
+
+@functools.lru_cache(maxsize=256)
+def _equation(operation: Operation, dtype: np.dtype) -> core.JaxprEqn:
+    """An operation as JAX writes it: its primitive may have parameters that derivatives ask for."""
+    operand = jax.ShapeDtypeStruct((), dtype)
+    [eqn] = jax.make_jaxpr(operation)(operand, operand).jaxpr.eqns
+    return eqn
 
 
 def _named(x: Any) -> Hashable:
@@ -237,7 +254,7 @@ def _side_by_side(parts: Sequence[Scalars], at: int) -> Scalars:
     return Scalars(np.concatenate(whole, at), kinds)
 
 
-def _reduced(primitive: core.Primitive) -> Callable[..., list[Scalars]]:
+def _reduced(operation: Operation) -> Callable[..., list[Scalars]]:
     def rule(walk: Walk, eqn: core.JaxprEqn, operands: Sequence[Scalars]) -> list[Scalars]:
         [x], axes, before = operands, eqn.params["axes"], aval(eqn.invars[0]).shape
         for d in axes:
@@ -248,7 +265,7 @@ def _reduced(primitive: core.Primitive) -> Callable[..., list[Scalars]]:
             raise Unfit("it reduces nothing")
         made = np.empty(rows.shape[:-1], object)
         for index in np.ndindex(made.shape):
-            made[index] = walk.fold(primitive, [*rows[index]])
+            made[index] = walk.fold(operation, [*rows[index]])
         return [Scalars(made, tuple(x.kinds[d] for d in kept))]
 
     return rule
@@ -283,8 +300,8 @@ def _dot(walk: Walk, eqn: core.JaxprEqn, operands: Sequence[Scalars]) -> list[Sc
     found = np.empty(full[:-1], object)
     for index in np.ndindex(found.shape):
         pairs = zip(left[index], right[index], strict=True)
-        terms = [walk.bind(lax.mul_p, {}, _as(x, made), _as(y, made)) for x, y in pairs]
-        found[index] = walk.fold(lax.add_p, terms)
+        terms = [walk.apply(lax.mul, _as(x, made), _as(y, made)) for x, y in pairs]
+        found[index] = walk.fold(lax.add, terms)
     return [Scalars(found, tuple(kinds))]
 
 
@@ -307,12 +324,12 @@ _RULES: dict[str, Callable[..., list[Scalars]]] = {
     "concatenate": _concatenate,
     "dot_general": _dot,
     "iota": _count,
-    "reduce_and": _reduced(lax.and_p),
-    "reduce_max": _reduced(lax.max_p),
-    "reduce_min": _reduced(lax.min_p),
-    "reduce_or": _reduced(lax.or_p),
-    "reduce_prod": _reduced(lax.mul_p),
-    "reduce_sum": _reduced(lax.add_p),
+    "reduce_and": _reduced(lax.bitwise_and),
+    "reduce_max": _reduced(lax.max),
+    "reduce_min": _reduced(lax.min),
+    "reduce_or": _reduced(lax.bitwise_or),
+    "reduce_prod": _reduced(lax.mul),
+    "reduce_sum": _reduced(lax.add),
     "reshape": _reshape,
     "rev": _reverse,
     "slice": _slice,

@@ -133,6 +133,43 @@ def test_gradients_are_those_of_a_loop(name):
     assert_close(found, want)
 
 
+REDUCED = {
+    "products": lambda a, b: jnp.stack(
+        [jnp.prod(jnp.stack([a, b], -1), -1)[..., 0], b[..., 1]], -1
+    ),
+    "sums": lambda a, b: a + b + 0 * jnp.sum(a, -1, keepdims=True),
+    "largest": lambda a, b: jnp.maximum(a, b) + 0 * jnp.max(b, -1, keepdims=True),
+    "least": lambda a, b: jnp.minimum(a, b) + 0 * jnp.min(b, -1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_gradients_reach_what_comes_before(name):
+    fn, (x, init) = REDUCED[name], drawn((5, 2), (2,))
+    apart = blocks.taken_apart("jscan", fn, [jnp.asarray(x)], jax.tree.structure(0), 0)
+    assert isinstance(apart, blocks.Apart)
+
+    def total(x, init, scan):
+        return jnp.sum(jnp.cos(scan(x, init)))
+
+    def loop(x, init):
+        return looped(fn, jnp.concatenate([init[None], x]), None, reverse=False)[1:]
+
+    def scan(x, init):
+        return jscan.associative_scan(fn, x, init=init)
+
+    found = jax.grad(total, (0, 1))(jnp.asarray(x), jnp.asarray(init), scan)
+    want = jax.grad(total, (0, 1))(jnp.asarray(x), jnp.asarray(init), loop)
+    assert_close(found, want)
+
+
+def test_gradients_of_products_from_a_matrix():
+    slope = jax.grad(lambda m: jscan.associative_scan(jnp.matmul, m, init=jnp.eye(2)).sum())(
+        jnp.ones((3, 2, 2))
+    )
+    assert slope.tolist() == [[[7, 7], [7, 7]], [[6, 6], [6, 6]], [[4, 4], [4, 4]]]
+
+
 def test_narrow_floats_are_combined_in_float32():
     [x] = drawn((50, 2, 2), dtype="bfloat16")
     found = jscan.associative_scan(product, x)
