@@ -23,7 +23,7 @@ from jax import lax
 from jscan import operators
 from jscan.combine import Combine, accumulation_dtype, trace
 
-ADD: operators.Operator = dataclasses.replace(operators.add, name="add in pairs")
+ADD: operators.Operator = dataclasses.replace(operators.add, name="add with precise=True")
 """Sums of which `pairs` are to be taken."""
 
 Pair = tuple[jax.Array, jax.Array]

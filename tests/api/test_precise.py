@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -127,6 +128,19 @@ def test_sums_of_numbers_without_a_sign_never_fall(method):
     assert (np.diff(found) >= 0).all()
     right = np.cumsum(x.astype(np.float64))  # without rounding
     np.testing.assert_array_equal(found, right.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_small_numbers_lose_nothing_from_the_bound_up(dtype):
+    """Multiples of the smallest normal number, below which a CPU knows zero alone."""
+    with jax.enable_x64(dtype == "float64"):
+        smallest, digits = np.finfo(dtype).tiny, np.finfo(dtype).nmant
+        rng = np.random.default_rng(0)
+        multiples = rng.integers(2**digits, 2 ** (digits + 1), 3000) * rng.choice([-1, 0, 1], 3000)
+        x = multiples.astype(dtype) * smallest
+        right = np.array([float(s) for s in itertools.accumulate(map(int, multiples))], dtype)
+        found = np.asarray(jscan.cumsum(x, precise=True))
+        np.testing.assert_array_equal(found, right * smallest)
 
 
 def test_infinities_come_out_as_of_a_plain_sum():
