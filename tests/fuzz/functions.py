@@ -16,7 +16,7 @@ from jax import lax
 import jscan
 from jscan.combine import accumulation_dtype
 from tests import chain_rule, reference, slopes
-from tests.fuzz import compaction
+from tests.fuzz import compaction, products
 from tests.fuzz.examples import Data, Form
 from tests.fuzz.operators import numbers
 from tests.fuzz.programs import compute, whole
@@ -24,7 +24,11 @@ from tests.fuzz.segments import IDS, draw_segments, flags_of, numbers_of, segmen
 
 # --- vector primitives --------------------------------------------------------------------------
 
-VECTORS = ("enumerate", "distribute", "pack", "split", "split_and_segment", *compaction.NAMES)
+VECTORS = (
+    *("enumerate", "distribute", "pack", "split", "split_and_segment"),
+    *compaction.NAMES,
+    *products.NAMES,
+)
 
 
 def vector(form: Form) -> Form:
@@ -33,11 +37,14 @@ def vector(form: Form) -> Form:
     function = VECTORS[form.number % len(VECTORS)]
     kinds = ("int32", "float32", "bfloat16", "int64", "bool", "complex64", "uint8")
     segments = "none" if form.segments in IDS else form.segments
-    if function in ("pack", "split", *compaction.NAMES):
+    if function in ("pack", "split", *compaction.NAMES, *products.NAMES):
         segments = "none"
     elif function == "split_and_segment" and segments == "none":
         segments = "lengths"
     mapped = [draw.random() < 0.6, True, draw.random() < 0.6]
+    tile = form.tile
+    if tile and function in products.NAMES:  # whose entries are one row
+        tile = dataclasses.replace(tile, lanes=1)
     if function in ("enumerate", *compaction.OF_MASKS):
         mapped[0] = True
     return dataclasses.replace(
@@ -46,6 +53,7 @@ def vector(form: Form) -> Form:
         dtypes=(draw.choice(("bool", "uint8", "int32")), draw.choice(kinds)),
         mapped=tuple(mapped),
         segments=segments,
+        tile=tile,
         source="whole" if form.source in ("aliased", "donated") else form.source,
     )
 
@@ -55,6 +63,8 @@ def call_vector(form: Form, leaves: Sequence[Any], array: Any) -> list[Any]:
     mask, x = leaves
     if form.function in compaction.NAMES:
         return compaction.call(form, mask, x)
+    if form.function in products.NAMES:
+        return products.call(form, mask, x)
     segments = None if array is None else segments_of(form, array)
     if form.function == "enumerate":
         options: dict[str, Any] = {"reverse": form.reverse, "segments": segments}
@@ -74,7 +84,9 @@ def check_vector(form: Form, data: Data, place: str) -> None:
     rng = data.generator(form)
     described = draw_segments(form, data, rng)
     masks = numbers(rng, (form.batch or 1, *form.shape), form.dtypes[0], "sparse")
-    values = numbers(rng, (form.batch or 1, *form.shape), form.dtypes[1], data.flavour)
+    # Sums of small numbers are exact.
+    flavour = "small" if form.function in products.NAMES else data.flavour
+    values = numbers(rng, (form.batch or 1, *form.shape), form.dtypes[1], flavour)
     if data.heads in ("none", "all"):
         masks = np.full_like(masks, data.heads == "all")
     batched = [bool(form.batch) and m for m in form.mapped]
@@ -103,8 +115,9 @@ def _expected_vector(form: Form, mask: Any, x: Any, found: Any) -> list[Any]:
         return [reference.scan(lambda a, _: a, x, **options)]
     if form.function == "pack":
         return [np.stack([_padded(row[m], form.wanted) for row, m in zip(x, mask, strict=True)])]
-    if form.function in compaction.NAMES:
-        rows = [compaction.expected(form, *row) for row in zip(mask, x, strict=True)]
+    if form.function in (*compaction.NAMES, *products.NAMES):
+        by_loop = compaction if form.function in compaction.NAMES else products
+        rows = [by_loop.expected(form, *row) for row in zip(mask, x, strict=True)]
         return [np.stack(each) for each in zip(*rows, strict=True)]
     ids = np.zeros(x.shape, int) if found is None else found
     parts, begins = np.empty_like(x), np.zeros(x.shape, bool)
