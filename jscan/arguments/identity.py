@@ -138,7 +138,7 @@ def _of_leaf(
     _check_shape(caller, name, given.shape, leaf, axis)
     # What is on a device as an initial value is what another scan has left there.
     if not isinstance(given, jax.Array if argument == "init" else jax.core.Tracer):
-        cast = _cast(caller, name, np.asarray(given), leaf.dtype, dtype)
+        cast: Any = _cast(caller, name, np.asarray(given), leaf.dtype, dtype)
         return jnp.asarray(cast) if given.shape else cast[()]
     if argument == "init" and not (jax.typeof(given).weak_type or _promotes(given.dtype, dtype)):
         raise TypeError(
