@@ -23,7 +23,7 @@ from jax import lax
 from jscan import operators
 from jscan.combine import Combine, accumulation_dtype, trace
 
-ADD: operators.Operator = dataclasses.replace(operators.add, name="add in pairs")
+ADD: operators.Operator = dataclasses.replace(operators.add, name="add with precise=True")
 """Sums of which `pairs` are to be taken."""
 
 Pair = tuple[jax.Array, jax.Array]
@@ -36,9 +36,11 @@ def added(left: Pair, right: Pair) -> Pair:
     total = x + y
     back = total - x
     lost = (x - (total - back)) + (y - back) + (x_lost + y_lost)
-    # Of an infinite sum nothing is lost, and differences of infinities are not numbers.
-    lost = jnp.where(jnp.abs(total) < np.inf, lost, jnp.zeros_like(lost))
     both = total + lost
+    # Next to infinity a step may overflow where the total does not. If the last one does, both
+    # numbers are kept as they are; if the first one does, what is lost is not a number from there
+    # on, and sums are plain ones.
+    both = jnp.where(jnp.abs(both) < np.inf, both, total)
     return both, lost - (both - total)
 
 

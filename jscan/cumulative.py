@@ -58,9 +58,10 @@ def cumsum(
       axis_name: as for ``jscan.associative_scan``.
       method: as for ``jscan.associative_scan``.
       precise: add floats in compensated pairs: each result is its exact sum, rounded once, but for
-        at most 2^-45 of the sum of sizes (float32) for each addition. It takes one more
-        word of a tile's state, and 13 operations for an addition. Derivatives are those of plain
-        sums.
+        at most 2^-45 of the sum of sizes (float32) for each addition, where elements are zero or of
+        size 2^-103 at least (2^-970 of float64). It takes one more word of a tile's state, and 13
+        operations for an addition. Derivatives and transposes are those of plain sums. ``init``
+        is one number and no pair, so sums that go on from chunk to chunk round once in each.
 
     Returns:
       An array of the shape and dtype of ``x``. float16 and bfloat16 are combined in float32 and

@@ -169,7 +169,7 @@ def _resolve_operator(call: Call, fn: Operator) -> tuple[Sequence[Neutral], Trac
     return identity, None if combine is None else Traced(combine)
 
 
-def _has_identity(call: Call, combine: Combine, *, is_combined: bool) -> bool:
+def _has_identity(call: Call, combine: Combine, is_combined: bool = True, **sides: bool) -> bool:
     """Whether an operator has a static identity that a kernel may use.
 
     One that ``is_combined`` with elements must leave them as they are. Those of an `Operator` do;
@@ -177,7 +177,7 @@ def _has_identity(call: Call, combine: Combine, *, is_combined: bool) -> bool:
     """
     if combine.identity is None:
         return False
-    return call.identity is None or not is_combined or identities.is_proved(combine)
+    return call.identity is None or not is_combined or identities.is_proved(combine, **sides)
 
 
 def _scan(
@@ -293,7 +293,7 @@ def _reduce_segments(
             kind=kind,
             num_segments=num_segments,
             method=call.method,
-            neutral=_has_identity(call, combine, is_combined=True),
+            neutral=_has_identity(call, combine, both_sides=True),
             axis_name=call.axis_name,
         )
         return results[: len(leaves)]

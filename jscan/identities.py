@@ -36,9 +36,10 @@ Value: TypeAlias = Any
 
 
 @functools.lru_cache(maxsize=1024)
-def is_proved(combine: Combine) -> bool:
+def is_proved(combine: Combine, *, both_sides: bool = False) -> bool:
     """Whether it is proved that the operator returns every right operand, given the identity.
 
+    Of ``both_sides`` every left one, too: what keeps its right operand has identities on the left.
     The proof takes zero times an element to be zero, though of infinity it is not, and no element
     to be NaN.
     """
@@ -48,9 +49,12 @@ def is_proved(combine: Combine) -> bool:
     is_log_of_zero = combine.num_leaves == 1 and identity[0] == -math.inf
     if is_log_of_zero and combine == _logaddexp(combine.dtypes[0]):
         return True
-    rights: list[Value] = [("right", i) for i in range(combine.num_leaves)]
-    results = evaluate(jaxpr, [*identity, *rights], rules=[_simplified])
-    return all(_is_same(result, right) for result, right in zip(results, rights, strict=True))
+    others: list[Value] = [("right", i) for i in range(combine.num_leaves)]
+    for operands in ([*identity, *others], [*others, *identity])[: 1 + both_sides]:
+        results = evaluate(jaxpr, operands, rules=[_simplified])
+        if not all(_is_same(result, x) for result, x in zip(results, others, strict=True)):
+            return False
+    return True
 
 
 def _logaddexp(dtype: np.dtype) -> Combine | None:

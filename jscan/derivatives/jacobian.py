@@ -227,11 +227,12 @@ class Jacobian:
         exist already, and are read instead.
         """
         inputs = len(self.avals)
-        leaves = dict(zip(flat.jaxpr.outvars[count:], itertools.cycle(self.exact), strict=False))
+        made = zip(flat.jaxpr.outvars[count:], itertools.cycle(self.exact), strict=False)
+        leaves = {v: i for v, i in made if not isinstance(v, core.Literal)}
 
         def folded(*scalars: Scalar) -> list[Scalar]:
             results = dict(zip(self.exact, scalars[inputs:], strict=True))
-            given = {v: results[i] for v, i in leaves.items() if not isinstance(v, core.Literal)}
+            given = {v: results[i] for v, i in leaves.items()}
             return _folded(flat, given, *scalars[:inputs])[:count]
 
         traced = jax.make_jaxpr(folded)(*self.avals, *(self.avals[i] for i in self.exact))

@@ -16,6 +16,9 @@ ROUNDED = 2e-5
 """The most by which a float32 result may differ, as a share of 1 and of the loop's number. The
 inputs of most checks are such that sums are exact, and nothing may differ."""
 
+ROUNDED_ONCE = 1.2e-7
+"""The same where there is one rounding, to float32."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Check:

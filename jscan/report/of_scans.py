@@ -13,7 +13,7 @@ import numpy as np
 import jscan
 from jscan import networks, operators
 from jscan.report import loops
-from jscan.report.check import ROUNDED, Check
+from jscan.report.check import ROUNDED, ROUNDED_ONCE, Check
 from jscan.report.inputs import LONG, SHORT, heads, normal, signs, slopes, small
 from jscan.report.loops import Array
 
@@ -64,6 +64,15 @@ def scans() -> Iterator[Check]:
         (rows,),
         partial(jscan.cumsum, axis=1, init=3),
         lambda x: looped("cumsum", x.T).T + np.float32(3),
+    )
+    parts = normal(LONG)
+    yield Check(
+        "cumsum",
+        "float32, in pairs",
+        (parts,),
+        partial(jscan.cumsum, precise=True),
+        partial(looped, "cumsum"),
+        ROUNDED_ONCE,
     )
     yield Check(
         "cumsum",
@@ -122,6 +131,14 @@ def operators_of_any_kind() -> Iterator[Check]:
         lambda a, b: jscan.associative_scan(operators.affine, (a, b))[1],
         lambda a, b: loops.recurrence(a, b).astype(b.dtype),
         ROUNDED,
+    )
+    matrices = small(np.uint8, LONG, 3, 3)
+    yield Check(
+        "associative_scan",
+        "matmul, uint8, by segments",
+        (matrices, flags),
+        lambda x, f: jscan.associative_scan(jnp.matmul, x, segments=f),
+        lambda x, f: _typed(loops.scan(lambda a, b: (a[0] @ b[0],), [x], f), (x,)),
     )
     yield Check(
         "operators",

@@ -11,9 +11,9 @@ from jax.core import ShapedArray
 from jax.extend import core
 from jax.interpreters import ad
 
-from jscan import bits, extent
+from jscan import bits, compensation, extent
 from jscan.combine import Combine
-from jscan.derivatives import transposition
+from jscan.derivatives import recurrence, transposition
 from jscan.derivatives.scan_jvp import scan_jvp
 from jscan.derivatives.tangents import Tangent, summed_to, zero_of
 from jscan.described import flags_of
@@ -146,11 +146,26 @@ def scan_transpose(
     # A scan is linear in the start of a leaf where it is so in the leaf.
     moving = tuple(sorted({i - shift if i >= shift else i for i in moving}))
     wanted = tuple(i for i, is_used in enumerate(params["used"]) if is_used)
+    if compensation.adds_pairs(combine) and moving == wanted == (0,):
+        return _transposed_pairs(cotangents, *operands, **params)
     transposition.check_linear("scan", combine, moving, wanted, identity=params["exclusive"])
     if combine.is_sum:
         return _transposed_sum(cotangents, *operands, **params)
     operands, params = _by_flags(operands, params)
     return transposition.by_tangents(scan_plainly, scan_jvp, cotangents, operands, **params)
+
+
+def _transposed_pairs(
+    cotangents: Sequence[Tangent], *operands: Any, combine: Combine, **params: Any
+) -> list[Any]:
+    """The cotangents of what is summed, as of a plain sum, and none of what is lost."""
+    given = of_scan(operands, combine=combine, **params)
+    start = [given.start[0], *given.start[2:]] if given.start else []
+    params |= {"combine": recurrence.sum_of(combine.dtypes[0]), "used": (True,)}
+    back = _transposed_sum(cotangents, *joined(given.leaves[:1], given.flags), *start, **params)
+    for lost in (1, 3 + params["segmented"]) if given.start else (1,):
+        back.insert(lost, None)
+    return back
 
 
 def _transposed_sum(

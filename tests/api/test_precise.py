@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -15,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import jscan
-from jscan import primitives
+from jscan import compensation, primitives
 from jscan.kernels import tuning
 from tests.cases import FORMS, form_name, head_flags
 
@@ -129,11 +130,78 @@ def test_sums_of_numbers_without_a_sign_never_fall(method):
     np.testing.assert_array_equal(found, right.astype(np.float32))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_small_numbers_lose_nothing_from_the_bound_up(dtype):
+    """Multiples of the smallest normal number, below which a CPU knows zero alone."""
+    with jax.enable_x64(dtype == "float64"):
+        smallest, digits = np.finfo(dtype).tiny, np.finfo(dtype).nmant
+        rng = np.random.default_rng(0)
+        multiples = rng.integers(2**digits, 2 ** (digits + 1), 3000) * rng.choice([-1, 0, 1], 3000)
+        x = multiples.astype(dtype) * smallest
+        right = np.array([float(s) for s in itertools.accumulate(map(int, multiples))], dtype)
+        found = np.asarray(jscan.cumsum(x, precise=True))
+        np.testing.assert_array_equal(found, right * smallest)
+
+
 def test_infinities_come_out_as_of_a_plain_sum():
     for x in ([1, np.inf, 2, -np.inf, 3], [1, np.nan, 2], [1, 3e38, 3e38, -3e38], [-np.inf, 1]):
         given = np.array(x, np.float32)
         plain = jscan.cumsum(given)
         np.testing.assert_array_equal(jscan.cumsum(given, precise=True), plain)
+
+
+MOST = float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        [3 * 2.0**103, -MOST],
+        [-MOST, 3 * 2.0**103],
+        [3 * 2.0**103, -MOST, 1, MOST, -1, -(2.0**104), 2.0**103],
+        [MOST, 2.0**102, 2.0**102, 0, -(2.0**104)],  # rounds up to infinity, and comes back
+    ],
+)
+def test_finite_sums_next_to_infinity_are_at_least_plain_ones(x):
+    """A step between two numbers of which the sum is finite may overflow."""
+    given = np.array(x, np.float32)
+    sums, plain = jscan.cumsum(given, precise=True), jscan.cumsum(given)
+    behind = jscan.cumsum(given[1:], init=given[0], precise=True)
+    for found, right in ((sums, plain), (behind, plain[1:])):
+        np.testing.assert_allclose(found, right, rtol=2.0**-23)
+
+
+def test_a_pair_is_finite_where_the_plain_sum_is():
+    """Of numbers next to infinity, and of what pairs that stand for them have lost."""
+    near = [MOST * (1 - k * 2.0**-24) for k in range(0, 8, 2)]
+    far = [m * 2.0**e for e in (102, 103, 126, 127) for m in (1.0, 1.5)]
+    sizes = np.array([0, 1, *near, *far], np.float32)
+    x, y = map(np.ravel, np.meshgrid(*[np.concatenate([sizes, -sizes])] * 2))
+    for share in (-0.5, 0, 0.5):
+        lost = [np.spacing(np.abs(a) / 2) * np.float32(share) for a in (x, y)]
+        with np.errstate(over="ignore"):
+            plain = x + y
+        found, left = map(np.asarray, jax.jit(compensation.added)((x, lost[0]), (y, lost[1])))
+        fits = np.isfinite(plain)
+        np.testing.assert_array_equal(np.isfinite(found), fits)
+        right = sum(a.astype(np.float64) for a in (x, y, *lost))
+        off = np.abs(found - right)[fits]
+        assert (off <= np.abs(plain - right)[fits]).all()
+        kept = fits & np.isfinite(left)
+        np.testing.assert_allclose((found + left.astype(np.float64))[kept], right[kept], 2.0**-46)
+        # Only of the largest float itself and one of another sign is nothing known.
+        assert (np.maximum(np.abs(x), np.abs(y))[fits & ~kept] == np.float32(MOST)).all()
+        assert (x * np.sign(y) < 0)[fits & ~kept].all()
+
+
+def test_sums_behind_an_overflow_of_a_step_are_plain_ones():
+    elements = np.concatenate([[3 * 2.0**103, -MOST, MOST, -(2.0**103)], wide(50)])
+    given, zero = jnp.asarray(elements, jnp.float32), jnp.float32(0)
+    sums = given[0], zero
+    for y in given[1:]:
+        plain = sums[0] + y
+        sums = compensation.added(sums, (y, zero))
+        assert sums[0] == plain
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint32", "int32"])

@@ -248,3 +248,33 @@ def test_a_derivative_rule_that_holds_jaxprs(same, shape):
 
     for found, expected in zip(gradients(product), gradients(jscan.operators.mul), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def _triangular(x, y):
+    return jnp.tril(x @ y)
+
+
+def _beside_a_number(x, y):
+    return (x[0] * y[0], jnp.zeros_like(x[1]))
+
+
+@pytest.mark.parametrize(
+    ("fn", "given"),
+    [
+        (_triangular, jnp.tril(jnp.arange(1.0, 13).reshape(3, 2, 2) / 6)),
+        (_beside_a_number, (jnp.arange(1.0, 5), jnp.ones(4))),
+    ],
+    ids=["of a block", "of a leaf"],
+)
+def test_results_that_are_known_numbers(fn, given):
+    """A number that the operator writes is no result that a slope could be read from."""
+
+    def gradient(scan):
+        def loss(x):
+            return sum(jnp.sum(jnp.sin(y)) for y in jax.tree.leaves(scan(fn, x)))
+
+        return jax.grad(loss)(given)
+
+    found, expected = map(gradient, (jscan.associative_scan, lax.associative_scan))
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)

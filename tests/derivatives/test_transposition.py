@@ -38,6 +38,14 @@ LINEAR = {
         operators.affine, (A, b), reverse=True, exclusive=True, segments=HEADS
     )[1],
     "cumsum": lambda x: jscan.cumsum(x, reverse=True, exclusive=True, segments=HEADS),
+    "cumsum-precise": lambda x: jscan.cumsum(x, precise=True),
+    "cumsum-precise-segmented": lambda x: jscan.cumsum(
+        x, reverse=True, exclusive=True, segments=HEADS, precise=True
+    ),
+    "cumsum-precise-from-init": lambda x: jscan.cumsum(
+        x[1:], segments=HEADS[1:], init=x[0], precise=True
+    ),
+    "cumsum-precise-in-init": lambda x: jscan.cumsum(X * 0, init=x[0], precise=True),
     "masked": lambda x: jscan.associative_scan(latest, (HEADS != 0, x))[1],
     "distribute": lambda x: jscan.distribute(x),
     "distribute-segmented": lambda x: jscan.distribute(x, segments=HEADS),

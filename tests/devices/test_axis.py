@@ -147,13 +147,19 @@ def test_restarts_are_looked_for_at_the_end_of_a_part(monkeypatch, at_once, reve
     np.testing.assert_array_equal(run(*operands), expected)
 
 
-def test_an_identity_that_is_none_stands_in_empty_segments_alone():
+@pytest.mark.parametrize(
+    ("fn", "identity"),
+    [(jnp.minimum, 1.0), (lambda _, y: y, 0.0), (lambda x, _: x, 0.0)],
+    ids=["on no side", "on the left", "on the right"],
+)
+def test_an_identity_that_is_none_stands_in_empty_segments_alone(fn, identity):
     mesh = mesh_of(8)
     x = placed(np.random.default_rng(4).uniform(2, 3, (2, 64)), mesh, None, "a")
     heads = placed(np.isin(np.arange(64), [5, 20, 33]), mesh, "a")
 
     def run(x, heads):
-        return jscan.reduce(jnp.minimum, x, axis=1, identity=1.0, segments=heads, num_segments=6)
+        along = {"axis": 1, "segments": heads, "num_segments": 6}
+        return jscan.reduce(fn, x, identity=identity, **along)
 
     expected = jax.jit(run)(np.asarray(x), np.asarray(heads))
     np.testing.assert_array_equal(jax.jit(run)(x, heads), expected)

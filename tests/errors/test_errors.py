@@ -71,6 +71,11 @@ WRONG_CALLS = {
     "fn returns nothing": ((TypeError, ValueError), r"fn", lambda: SCAN(lambda *_: None, X)),
     # dtypes
     "cumsum of bool": (TypeError, r"\bx\b.*bool", lambda: jscan.cumsum(X > 1)),
+    "cumsum of bool in pairs": (
+        TypeError,
+        r"\bx\b.*bool.*precise=",
+        lambda: jscan.cumsum(X > 1, precise=True),
+    ),
     "cumprod of bool": (TypeError, r"\bx\b.*bool", lambda: jscan.cumprod(X > 1)),
     "cummax of complex": (TypeError, r"\bx\b.*complex128", lambda: jscan.cummax(X * 1j)),
     "cummin of complex": (TypeError, r"\bx\b.*complex128", lambda: jscan.cummin(X * 1j)),

@@ -6,7 +6,7 @@ import dataclasses
 import random
 from collections.abc import Callable
 
-from tests.fuzz import functions, programs
+from tests.fuzz import functions, programs, recurrences
 from tests.fuzz.examples import Data, Form, Lying, form_of
 from tests.fuzz.segments import COUNTED
 
@@ -14,7 +14,7 @@ Check = Callable[[Form, Data, str], None]
 SUITES: dict[str, tuple[Callable[[Form], Form], Check]] = {
     "scans": (lambda form: form, programs.check),
     "reductions": (lambda form: form, programs.check),
-    "recurrences": (functions.recurrence, functions.check_recurrence),
+    "recurrences": (recurrences.recurrence, recurrences.check),
     "vectors": (functions.vector, functions.check_vector),
     "derivatives": (functions.derivative, functions.check_derivative),
 }
@@ -54,9 +54,9 @@ def divided(form: Form) -> Form:
 
 def _told(form: Form, lying: Lying) -> Form:
     """The form with segments and an identity that parts of an axis can have."""
-    segments = form.segments
+    segments, mapped = form.segments, form.mapped
     if form.suite in ("scans", "reductions") and not _takes_segments(form):
-        segments = "none"
+        segments, mapped = "none", (True, *mapped[1:])
     elif segments in (*COUNTED, "rows", "packed", "ids", "rows of ids"):
         segments = "flags"
     elif segments in ("unsorted", "planned"):
@@ -64,6 +64,7 @@ def _told(form: Form, lying: Lying) -> Form:
     return dataclasses.replace(
         form,
         segments=segments,
+        mapped=mapped,
         identity="scalars",
         lying=dataclasses.replace(lying, shared=False),
     )

@@ -114,6 +114,7 @@ class Form:
     method: str
     tile: tuning.Tuning | None
     lying: Lying | None = None
+    block: tuple[int, ...] = ()  # what a recurrence multiplies by, where it is no number
 
     @property
     def batch(self) -> int | None:
@@ -141,6 +142,12 @@ class Form:
         whole = self.lying is None or self.lying.manner != "shard_map"
         scans = self.suite == "scans" and self.function in ("cumulative", "associative_scan")
         return scans and whole and self.n > 0 and random.Random(self.number + 2).random() < 0.25
+
+    @property
+    def precise(self) -> bool:
+        """Whether sums are made in pairs."""
+        sums = self.suite == "scans" and self.function == "cumulative" and self.subject == "add"
+        return sums and random.Random(self.number + 3).random() < 0.4
 
     @property
     def operator(self) -> fuzz_operators.Subject:
@@ -183,11 +190,7 @@ def form_of(suite: str, place: str, number: int) -> Form:
     """Form `number` of a suite, the same in every run."""
     draw = random.Random(f"{suite} {place} {number}")
     interpreted, gpu = place == "interpreted", place == "gpu"
-    subjects = [
-        s
-        for s in fuzz_operators.SUBJECTS
-        if not (interpreted or suite == "reductions") or not s.trailing
-    ]
+    subjects = [s for s in fuzz_operators.SUBJECTS if suite != "reductions" or not s.trailing]
     method = METHODS[number % len(METHODS)] if interpreted else "auto"
     function, segments = "", draw.choice(SEGMENTS)
     subject = subjects[(number // 2 + number) % len(subjects)]
@@ -205,6 +208,8 @@ def form_of(suite: str, place: str, number: int) -> Form:
     elif method == "auto" and draw.random() < 0.2:
         method = "xla"
     shape, axis = _shape(draw, suite, place, method)
+    if interpreted and subject.name == "blocks":  # matmul drops dimensions of 1: no kernel's then
+        shape = tuple(max(size, 2) for size in shape)
     if function == "segment":
         shape, axis = (shape[axis], *(shape[:axis] + shape[axis + 1 :])), 0
     trailing = bool(subject.trailing)

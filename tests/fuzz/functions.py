@@ -1,4 +1,4 @@
-"""Fuzzing: recurrences, vector primitives and derivatives, each with its loop."""
+"""Fuzzing: vector primitives and derivatives, each with its loop."""
 
 from __future__ import annotations
 
@@ -16,118 +16,19 @@ from jax import lax
 import jscan
 from jscan.combine import accumulation_dtype
 from tests import chain_rule, reference, slopes
-from tests.fuzz import compaction
-from tests.fuzz import programs as fuzz_programs
+from tests.fuzz import compaction, products
 from tests.fuzz.examples import Data, Form
-from tests.fuzz.operators import BY_NAME, factors, numbers
+from tests.fuzz.operators import numbers
 from tests.fuzz.programs import compute, whole
 from tests.fuzz.segments import IDS, draw_segments, flags_of, numbers_of, segments_of
 
-# --- recurrences --------------------------------------------------------------------------------
-
-
-def recurrence(form: Form) -> Form:
-    """The form of a recurrence: a, b and perhaps what precedes them."""
-    draw = random.Random(form.number)
-    dtype = draw.choice(("float32", "int32", "float64", "bfloat16", "uint8", "complex64"))
-    count = draw.choice((2, 3))
-    mapped = [draw.random() < 0.6 for _ in range(count + 1)]
-    mapped[draw.randrange(count)] = True
-    return dataclasses.replace(
-        form,
-        dtypes=(dtype,) * count,
-        mapped=tuple(mapped),
-        segments="none" if form.segments in IDS else form.segments,
-        source="whole" if form.source == "aliased" else form.source,
-    )
-
-
-def _operand_shapes(form: Form) -> list[tuple[int, ...]]:
-    """Shapes of a, which may end early and be 1 in places, of b, and of what precedes them."""
-    draw = random.Random(form.number + 1)
-    a = tuple(1 if draw.random() < 0.2 else s for s in form.shape)
-    if draw.random() < 0.3:
-        a = a[: draw.randrange(form.along + 1, len(a) + 1)]
-    b = tuple(
-        1 if d < len(a) and a[d] == s and draw.random() < 0.2 else s
-        for d, s in enumerate(form.shape)
-    )
-    row = tuple(s for d, s in enumerate(form.shape) if d != form.along)
-    row = tuple(1 if draw.random() < 0.2 else s for s in row)
-    return [a, b, draw.choice(((), row))][: len(form.dtypes)]
-
-
-def call_recurrence(form: Form, leaves: Sequence[Any], array: Any, **across: Any) -> list[Any]:
-    """The recurrence under test."""
-    return [
-        jscan.linear_recurrence(
-            *leaves,
-            axis=form.axis,
-            reverse=form.reverse,
-            exclusive=form.exclusive,
-            segments=None if array is None else segments_of(form, array),
-            method=form.method,
-            **across,
-        )
-    ]
-
-
-def check_recurrence(form: Form, data: Data, place: str) -> None:
-    """One example of a recurrence."""
-    rng = data.generator(form)
-    shapes = _operand_shapes(form)
-    described = draw_segments(form, data, rng)
-    flavour = "any" if data.flavour == "special" else data.flavour
-    leaves = []
-    for k, (shape, name) in enumerate(zip(shapes, form.dtypes, strict=True)):
-        batch = (form.batch,) if form.batch and form.mapped[k] else ()
-        draw = numbers if k else factors
-        leaves.append(draw(rng, (*batch, *shape), name, flavour))
-    actual = compute(form, place, leaves, described, call_recurrence)
-    a, b, *start = (
-        _extended(form, x, shape, k == 2)
-        for k, (x, shape) in enumerate(zip(whole(form, leaves), shapes, strict=True))
-    )
-    axis = form.along + bool(form.batch)
-    flags = None
-    if described is not None:
-        found = numbers_of(form, described)
-        flags = flags_of(found, axis if found.ndim > 1 else 0)
-    if flags is not None and len(leaves) == 3 and form.n and not form.reverse:
-        flags = np.array(flags)
-        # What precedes the first element does so at a head, too.
-        flags[(slice(None),) * (axis if flags.ndim > 1 else 0) + (0,)] = 0
-    how: dict[str, Any] = {"reverse": form.reverse, "exclusive": form.exclusive, "flags": flags}
-
-    def run(combine: Any, a: Any, b: Any, start: list[Any]) -> Any:
-        init = [np.ones_like(start[0]), start[0]] if start else None
-        return reference.scan(combine, [a, b], axis=axis, init=init, identity=(1, 0), **how)[1]
-
-    combine = BY_NAME["affine"].in_numpy
-    wide = [reference.widen(x) for x in (a, b, *start)]
-    result = run(combine, wide[0], wide[1], wide[2:])
-    error = None
-    if jnp.issubdtype(jnp.dtype(form.dtypes[0]), jnp.inexact):
-        sizes = [np.abs(x) for x in wide]
-        magnitude = run(combine, sizes[0], sizes[1], sizes[2:])
-        dtype = jnp.dtype(form.dtypes[0])
-        # What precedes the first element is one more.
-        steps = 2 * (3 if dtype.kind == "c" else 1)
-        error = reference.bound(magnitude, result, dtype, n=form.n + 1, steps=steps)
-    fuzz_programs.compare(form.dtypes[:1], actual, [result], [error])
-
-
-def _extended(form: Form, x: Any, shape: tuple[int, ...], is_row: bool) -> Any:
-    """An operand in full, with its batch."""
-    full = [s for d, s in enumerate(form.shape) if not (is_row and d == form.along)]
-    lead = x.shape[: x.ndim - len(shape)]
-    x = x.reshape((*lead, *shape, *[1] * (len(full) - len(shape))))
-    return np.broadcast_to(x, (*lead, *full))
-
-
 # --- vector primitives --------------------------------------------------------------------------
 
-VECTORS = ("enumerate", "distribute", "pack", "split", "split_and_segment", *compaction.NAMES)
+VECTORS = (
+    *("enumerate", "distribute", "pack", "split", "split_and_segment"),
+    *compaction.NAMES,
+    *products.NAMES,
+)
 
 
 def vector(form: Form) -> Form:
@@ -136,11 +37,14 @@ def vector(form: Form) -> Form:
     function = VECTORS[form.number % len(VECTORS)]
     kinds = ("int32", "float32", "bfloat16", "int64", "bool", "complex64", "uint8")
     segments = "none" if form.segments in IDS else form.segments
-    if function in ("pack", "split", *compaction.NAMES):
+    if function in ("pack", "split", *compaction.NAMES, *products.NAMES):
         segments = "none"
     elif function == "split_and_segment" and segments == "none":
         segments = "lengths"
     mapped = [draw.random() < 0.6, True, draw.random() < 0.6]
+    tile = form.tile
+    if tile and function in products.NAMES:  # whose entries are one row
+        tile = dataclasses.replace(tile, lanes=1)
     if function in ("enumerate", *compaction.OF_MASKS):
         mapped[0] = True
     return dataclasses.replace(
@@ -149,6 +53,7 @@ def vector(form: Form) -> Form:
         dtypes=(draw.choice(("bool", "uint8", "int32")), draw.choice(kinds)),
         mapped=tuple(mapped),
         segments=segments,
+        tile=tile,
         source="whole" if form.source in ("aliased", "donated") else form.source,
     )
 
@@ -158,6 +63,8 @@ def call_vector(form: Form, leaves: Sequence[Any], array: Any) -> list[Any]:
     mask, x = leaves
     if form.function in compaction.NAMES:
         return compaction.call(form, mask, x)
+    if form.function in products.NAMES:
+        return products.call(form, mask, x)
     segments = None if array is None else segments_of(form, array)
     if form.function == "enumerate":
         options: dict[str, Any] = {"reverse": form.reverse, "segments": segments}
@@ -177,7 +84,9 @@ def check_vector(form: Form, data: Data, place: str) -> None:
     rng = data.generator(form)
     described = draw_segments(form, data, rng)
     masks = numbers(rng, (form.batch or 1, *form.shape), form.dtypes[0], "sparse")
-    values = numbers(rng, (form.batch or 1, *form.shape), form.dtypes[1], data.flavour)
+    # Sums of small numbers are exact.
+    flavour = "small" if form.function in products.NAMES else data.flavour
+    values = numbers(rng, (form.batch or 1, *form.shape), form.dtypes[1], flavour)
     if data.heads in ("none", "all"):
         masks = np.full_like(masks, data.heads == "all")
     batched = [bool(form.batch) and m for m in form.mapped]
@@ -206,8 +115,9 @@ def _expected_vector(form: Form, mask: Any, x: Any, found: Any) -> list[Any]:
         return [reference.scan(lambda a, _: a, x, **options)]
     if form.function == "pack":
         return [np.stack([_padded(row[m], form.wanted) for row, m in zip(x, mask, strict=True)])]
-    if form.function in compaction.NAMES:
-        rows = [compaction.expected(form, *row) for row in zip(mask, x, strict=True)]
+    if form.function in (*compaction.NAMES, *products.NAMES):
+        by_loop = compaction if form.function in compaction.NAMES else products
+        rows = [by_loop.expected(form, *row) for row in zip(mask, x, strict=True)]
         return [np.stack(each) for each in zip(*rows, strict=True)]
     ids = np.zeros(x.shape, int) if found is None else found
     parts, begins = np.empty_like(x), np.zeros(x.shape, bool)

@@ -66,6 +66,8 @@ def divided(form: Form, body: Body) -> Body:
 def _spec(form: Form, lying: Lying, k: int, shape: tuple[int, ...]) -> P:
     """The partition of leaf k, which may lack dimensions behind, or have 1 for some."""
     dimensions = list(range(len(form.shape)))
+    if form.block:  # of which no dimension is divided
+        shape = shape[: -len(form.block) if k == 0 else -1]
     if form.suite == "recurrences" and k == 2:  # what precedes the first element
         del dimensions[form.along]
     return P(

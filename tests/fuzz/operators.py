@@ -129,6 +129,11 @@ def slopes_and_offsets(
     return [factors(rng, shape, dtypes[0], flavour), numbers(rng, shape, dtypes[1], flavour)]
 
 
+def multiply_blocks(xp: Any, a: Leaves, b: Leaves) -> Leaves:
+    """Matrices as one array of them."""
+    return [xp.matmul(a[0], b[0])]
+
+
 def multiply_matrices(xp: Any, a: Leaves, b: Leaves) -> Leaves:
     """2×2 matrices as four leaves, modulo a power of two."""
     del xp
@@ -221,6 +226,13 @@ def maps_of_the_plane(
     return [numbers(rng, shape + t, d, flavour) for t, d in zip(trailing, dtypes, strict=True)]
 
 
+def blocks(
+    rng: np.random.Generator, shape: tuple[int, ...], dtypes: Sequence[Any], flavour: str
+) -> Leaves:
+    """Matrices of two rows."""
+    return [numbers(rng, (*shape, 2, 2), dtypes[0], flavour)]
+
+
 def _of(name: str, ufunc: str, identity: Any, draw: Any, dtypes: Any, **more: Any) -> Subject:
     operator = getattr(operators, name)
     return Subject(
@@ -252,6 +264,11 @@ SUBJECTS = (
     ),
     Subject("later", keep_later, constant(0), each(numbers), INTEGERS, 1),
     _of("min", "minimum", highest, numbers, (*REAL, "bool"), cumulative="cummin"),
+    Subject(
+        *("blocks", multiply_blocks, lambda dtypes: [np.eye(2, dtype=dtypes[0])], blocks),
+        *(("uint32", "int8"), 1),
+        trailing=((2, 2),),
+    ),
     _of("bitwise_xor", "bitwise_xor", lambda _: 0, numbers, BOTH),
     Subject(
         *("written", keep_later_write, constant(False, 0), writes),
@@ -279,11 +296,18 @@ BY_NAME = {subject.name: subject for subject in SUBJECTS}
 
 
 def errors(
-    subject: Subject, leaves: Leaves, flavour: str, expected: Leaves, axis: int, scan: Any
+    subject: Subject,
+    leaves: Leaves,
+    flavour: str,
+    expected: Leaves,
+    axis: int,
+    scan: Any,
+    precise: bool,
 ) -> list[Any]:
     """How wrong rounding may make each leaf of the result, None where there is no rounding.
 
-    `scan` is that of the reference.
+    `scan` is that of the reference. What is `precise` is rounded once, but for float64, in which
+    the reference itself adds.
     """
     floats = [np.asarray(x).dtype.kind not in "iub" for x in leaves]
     if not any(floats) or not subject.rounds or (subject.exact and flavour == "small"):
@@ -297,12 +321,19 @@ def errors(
         magnitudes = [np.max(f, initial=1.0) for f in finite]
     else:
         magnitudes = scan([np.abs(x) for x in wide])
-    results = []
+    results: list[Any] = []
     for x, magnitude, wanted, rounded in zip(leaves, magnitudes, expected, floats, strict=True):
         dtype = np.asarray(x).dtype
         # A product of complex numbers rounds its six operations to within sqrt(5) units.
         steps = subject.rounds * (3 if dtype.kind == "c" else 1)
+        if not rounded:
+            results.append(None)
+            continue
         with np.errstate(all="ignore"):
-            bound = reference.bound(magnitude, wanted, dtype, n=n, steps=steps) if rounded else None
+            once = 0.0
+            if precise and dtype != np.float64:
+                eps = reference.accumulation_eps(dtype)
+                magnitude, once = eps * magnitude, eps * np.abs(wanted)
+            bound = reference.bound(magnitude, wanted, dtype, n=n, steps=steps) + once
         results.append(bound)
     return results

@@ -91,6 +91,8 @@ def call(form: Form, leaves: Sequence[Any], array: Any, **across: Any) -> list[A
     if form.continues:
         element = [lax.index_in_dim(x, form.n // 2, form.along, keepdims=False) for x in leaves]
         scan["init"] = element[0] if function == "cumulative" else tree_of(form, element)
+    if form.precise:
+        scan["precise"] = True
     if function == "cumulative":
         return [getattr(jscan, subject.cumulative)(leaves[0], form.axis, **scan, **options)]
     fn: Any = subject.operator or operator_of(form, jnp)
@@ -299,7 +301,8 @@ def expected(form: Form, leaves: list[Any], described: Described | None) -> Any:
         def magnitudes(elems: list[Any]) -> list[Any]:
             return run(elems, [np.abs(value) for value in identity])
 
-        return fuzz_operators.errors(subject, full, flavour, result, axis, magnitudes)
+        precise = form.precise
+        return fuzz_operators.errors(subject, full, flavour, result, axis, magnitudes, precise)
 
     return result, errors
 

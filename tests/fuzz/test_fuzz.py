@@ -7,6 +7,7 @@ import pytest
 from tests.fuzz import devices as fuzz_devices
 from tests.fuzz import functions as fuzz_functions
 from tests.fuzz import programs as fuzz_programs
+from tests.fuzz import recurrences as fuzz_recurrences
 from tests.fuzz.examples import METHODS, PARTS, SUITES, forms, fuzzed
 
 pytestmark = pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Some donated buffers were not us
 
 test_scans = fuzzed("scans")(fuzz_programs.check)
 test_reductions = fuzzed("reductions")(fuzz_programs.check)
-test_recurrences = fuzzed("recurrences", fuzz_functions.recurrence)(fuzz_functions.check_recurrence)
+test_recurrences = fuzzed("recurrences", fuzz_recurrences.recurrence)(fuzz_recurrences.check)
 test_vectors = fuzzed("vectors", fuzz_functions.vector)(fuzz_functions.check_vector)
 test_derivatives = fuzzed("derivatives", fuzz_functions.derivative)(fuzz_functions.check_derivative)
 test_zeros = fuzzed("zeros", fuzz_functions.zeros)(fuzz_functions.check_zeros)

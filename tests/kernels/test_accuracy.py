@@ -270,12 +270,11 @@ def test_the_suite_writes_its_file_and_finds_nothing_wrong(tmp_path, capsys):
     found = content["errors"]
     assert {entry["n"] for entry in found} == {8, 32}
     assert {entry["n"] for entry in found if entry["dtype"] == "float16"} == {8}
-    assert {"xla", "lax.cumsum", "lax.associative_scan", "float32 loop"} == set(
-        accuracy_table.each("subject", found)
-    ) - {"torch.cumsum"}
+    subjects = {"xla", "precise=True", "lax.cumsum", "lax.associative_scan", "float32 loop"}
+    assert subjects == set(accuracy_table.each("subject", found)) - {"torch.cumsum"}
     assert all("steps_back" in e for e in found if e["input"] not in SIGNED)
     assert not any("steps_back" in e for e in found if e["input"] in SIGNED)
-    own = [e for e in found if e["subject"] in ("xla", "float32 loop")]
+    own = [e for e in found if e["subject"] in ("xla", "precise=True", "float32 loop")]
     assert all(entry["max_eps"] <= entry["bound_eps"] for entry in own)
     assert all(
         entry["max_output_eps"] > 0
@@ -325,4 +324,5 @@ def test_a_failing_strategy_is_reported_and_another_library_is_not(monkeypatch):
     assert failed >= {"xla", "lax.cumsum"}
     wrong = accuracy.beyond(content)
     assert wrong
-    assert all(line.startswith("xla, ") and "ZeroDivisionError" in line for line in wrong)
+    ours = ("xla, ", "precise=True, ")
+    assert all(line.startswith(ours) and "ZeroDivisionError" in line for line in wrong)

@@ -41,5 +41,7 @@ FAMILIES: Mapping[str, tuple[int, Callable[[random.Random, int], Drawn]]] = {
     "Segments": (3, vectors.draw_convert),
     "matrix_recurrence": (4, systems.draw_matrices),
     "init": (4, scans.draw_started),
+    "precise": (3, scans.draw_precise),
+    "blocks": (3, systems.draw_blocks),
 }
 """How often a kind of call is drawn, and what draws it."""

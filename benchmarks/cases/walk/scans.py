@@ -19,6 +19,7 @@ from benchmarks.cases.walk.operators import (
     AFFINE,
     AND,
     CUMULATIVE,
+    FLOATS,
     LAMBDAS,
     LOGADDEXP,
     MAX,
@@ -39,11 +40,19 @@ def draw_cumulative(rng: random.Random, size: int) -> Drawn:
     return cumulative(name, dtype, shape, way_of(rng, shape))
 
 
-def cumulative(name: str, dtype: str, shape: Shape, way: Way) -> Drawn:
+def draw_precise(rng: random.Random, size: int) -> Drawn:
+    """`jscan.cumsum` in pairs."""
+    dtype, shape = dtype_of(rng, (*FLOATS, "complex64")), shapes.drawn(rng, size)
+    return cumulative("cumsum", dtype, shape, way_of(rng, shape), precise=True)
+
+
+def cumulative(name: str, dtype: str, shape: Shape, way: Way, *, precise: bool = False) -> Drawn:
     """A cumulative operation of such an array."""
     operator, _ = CUMULATIVE[name]
     x = leaf(shape.extents, dtype, operator.values[0])
-    run = call(operations.cumulative, name, way.division.form, axis=shape.axis, **way.how)
+    how = way.how | ({"precise": True} if precise else {})
+    words = (*way.words, "precise") if precise else way.words
+    run = call(operations.cumulative, name, way.division.form, axis=shape.axis, **how)
     peers: dict[str, Operation] = {}
     if not way.division.form:
         before = operator.identities(dtype)[0] if way.exclusive else None
@@ -55,7 +64,7 @@ def cumulative(name: str, dtype: str, shape: Shape, way: Way) -> Drawn:
             operations.lax_scan, operator.combine, 1, shape.axis, way.reverse
         )
     return Drawn(
-        *(name, way.words, shape, dtype, operator.name, way.direction, run),
+        *(name, words, shape, dtype, operator.name, way.direction, run),
         leaves=(x,),
         others=way.division.operands,
         results=(x,),

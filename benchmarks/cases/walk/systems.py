@@ -1,8 +1,13 @@
-"""Tridiagonal systems and recurrences of vectors by chance."""
+"""Tridiagonal systems, recurrences of vectors and scans of small matrices by chance."""
 
 from __future__ import annotations
 
 import random
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from benchmarks.cases.case import Operation, call
 from benchmarks.cases.walk import checks, operations, shapes
@@ -34,6 +39,46 @@ def draw_matrices(rng: random.Random, size: int) -> Drawn:
         results=(b,),
         slopes=(0, "results"),
         peers={},
+        reference=call(run, method="xla"),
+    )
+
+
+def _moved(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The map x -> a0 x + a1, then b."""
+    return b[0] @ a[0], jnp.einsum("...ij,...j->...i", b[0], a[1]) + b[1]
+
+
+def _of_blocks(operator: Operation, leaves: int, form: str, *arrays: jax.Array, **how: Any) -> Any:
+    """`jscan.associative_scan` of so many leaves, of which the identity begins with that matrix."""
+    k, dtype = arrays[0].shape[-1], arrays[0].dtype
+    one, zero = np.eye(k, dtype=dtype), np.zeros(k, dtype)
+    identity = one if leaves == 1 else (one, zero)
+    return operations.scan(operator, leaves, form, *arrays, identity=identity, **how)
+
+
+def draw_blocks(rng: random.Random, size: int) -> Drawn:
+    """`jscan.associative_scan` of matrices, or of affine maps of vectors."""
+    k, maps = rng.choice([2, 3, 4]), rng.random() < 0.4
+    dtype = dtype_of(rng, NUMBERS)
+    shape = shapes.drawn(rng, max(size // (k * k), 64), ("one row",))
+    way = way_of(rng, shape)
+    leaves: tuple[Operand, ...] = (leaf((*shape.extents, k, k), dtype, "turns"),)
+    if maps:
+        leaves += (leaf((*shape.extents, k), dtype, "signs"),)
+    operator, name = (_moved, "affine maps") if maps else (jnp.matmul, "matmul")
+    told = operator, len(leaves)
+    run = call(_of_blocks, *told, way.division.form, axis=shape.axis, **way.how)
+    peers: dict[str, Operation] = {}
+    if way.has_tree and not way.division.form:
+        peers["lax.associative_scan"] = call(operations.lax_scan, *told, shape.axis, way.reverse)
+    words = (f"{name} {k} x {k}", *way.words)
+    return Drawn(
+        *("associative_scan", words, shape, dtype, name, way.direction, run),
+        leaves=leaves,
+        others=way.division.operands,
+        results=leaves,
+        slopes=(*range(len(leaves)), "results"),
+        peers=peers,
         reference=call(run, method="xla"),
     )
 
