@@ -16,6 +16,7 @@ from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.leading import common_dtype
 from jscan.arguments.scalars import as_axis, as_switch
+from jscan.combine import accumulation_dtype
 from jscan.division import flags_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
 from jscan.starts import started
@@ -149,6 +150,8 @@ def _matrix_recurrence(
         def times(held: jax.Array, start: jax.Array) -> jax.Array:
             return matrices.times(matrices.whole(held, form), start[..., None])[..., 0]
 
+        # The first state is rounded with the others, once.
+        held, terms = (x.astype(accumulation_dtype(dtype)) for x in (held, terms))
         terms = started(caller, held, terms, start[0], times=times, **along)
     flags = flags_along(caller, segments, [terms[..., 0]], axis, names)
     states = matrices.recur(
@@ -162,7 +165,7 @@ def _matrix_recurrence(
         method=method,
         axis_name=names,
     )
-    return states[..., 0]
+    return states[..., 0].astype(dtype)
 
 
 def _shape(caller: str, given: Mapping[str, jax.Array], form: str) -> tuple[int, ...]:

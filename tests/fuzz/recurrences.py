@@ -29,8 +29,7 @@ def recurrence(form: Form) -> Form:
     draw = random.Random(form.number)
     block = draw.choice(BLOCKS)
     dtype = draw.choice(("float32", "int32", "float64", "bfloat16", "uint8", "complex64"))
-    # What precedes vectors of narrow floats is added to the first term, and that sum is rounded.
-    count = 2 if block and dtype == "bfloat16" else draw.choice((2, 3))
+    count = draw.choice((2, 3))
     mapped = [draw.random() < 0.6 for _ in range(count + 1)]
     mapped[draw.randrange(count)] = True
     return dataclasses.replace(
