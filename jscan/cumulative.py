@@ -13,11 +13,11 @@ from jscan import compensation, dispatch, meshes, operators, primitives
 from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.choices import as_axis_name, check_method
-from jscan.arguments.identity import as_init
+from jscan.arguments.identity import as_init, as_known
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
 from jscan.division import as_segments, of_scan
-from jscan.eager import NONE, compiled, elements, values
+from jscan.eager import NONE, compiled, elements, tree
 from jscan.starts import Start
 
 __all__ = ["cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
@@ -68,10 +68,11 @@ def cumsum(
       rounded once at the end; integers wrap.
 
     Raises:
-      TypeError: ``x`` has a dtype that is not numeric, ``init`` has one of a wider kind than ``x``,
-        flags are not bool or integer, or ``axis_name`` is not a name.
+      TypeError: ``x`` has a dtype that is not numeric, ``init`` has one of a wider kind than ``x``
+        or is a JAX array whose dtype does not promote to that in which ``x`` is combined, flags
+        are not bool or integer, or ``axis_name`` is not a name.
       ValueError: ``axis``, ``init``, the shape of the flags, ``axis_name`` or ``method`` does not
-        fit.
+        fit; ``init`` is a number of Python or NumPy that is out of range.
 
     On a CUDA GPU the scan is one kernel and a fill of its state; ``x`` and the flags are read once
     and the result is written once. Sources as for ``jscan.associative_scan``.
@@ -225,8 +226,23 @@ def cumlogsumexp(
 _ONE_LEAF = jax.tree.structure(0)
 
 
-@compiled(str, operators.Operator, elements, int, bool, bool, values, of_scan, NONE, str)
 def _cumulative(
+    caller: str,
+    operator: operators.Operator,
+    x: Any,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    init: Any,
+    *how: Any,
+) -> jax.Array:
+    """The scan of an array with an operator of this package."""
+    init = as_known(caller, init, x, accumulation_dtype)
+    return _scan(caller, operator, x, axis, reverse, exclusive, init, *how)
+
+
+@compiled(str, operators.Operator, elements, int, bool, bool, tree, of_scan, NONE, str)
+def _scan(
     caller: str,
     operator: operators.Operator,
     x: Any,
@@ -238,7 +254,7 @@ def _cumulative(
     axis_name: Any,
     method: str,
 ) -> jax.Array:
-    """The scan of an array with an operator of this package."""
+    """The same of an ``init`` whose known values fit."""
     check_method(caller, method)
     array = as_array(caller, "x", x)
     axis = as_axis(caller, "x", axis, array.shape)

@@ -58,16 +58,6 @@ def number(argument: Any) -> Any:
     return elements(argument)
 
 
-def values(argument: Any) -> Any:
-    """The kind of a pytree of arrays, of a number or of None.
-
-    A Python integer that may not fit a narrow dtype has to be looked at.
-    """
-    if type(argument) is int:
-        return argument if 0 <= argument < 2**7 else UNFIT
-    return tree(argument) if argument is not None and type(argument) is not float else argument
-
-
 def elements(argument: Any) -> Any:
     """The kind of an array of JAX or NumPy. Subclasses mean something else by their elements."""
     if isinstance(argument, jax.Array):

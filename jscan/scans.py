@@ -10,12 +10,12 @@ import jax
 from jscan import dispatch, operators
 from jscan.advice import advised
 from jscan.arguments.choices import as_axis_name, check_method, check_operator
-from jscan.arguments.identity import as_identity, as_init
+from jscan.arguments.identity import as_identity, as_init, as_known
 from jscan.arguments.scalars import as_switch
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
 from jscan.division import as_segments, of_scan
-from jscan.eager import NONE, compiled, tree, values
+from jscan.eager import NONE, compiled, tree
 from jscan.templates import Bound, as_bound, as_data
 
 __all__ = ["associative_scan"]
@@ -88,12 +88,14 @@ def associative_scan(
 
     Raises:
       TypeError: ``fn`` is not callable, cannot take a dtype, or returns another one; ``init`` has
-        a dtype of a wider kind than its leaf; flags are not bool or integer; a leaf is not an
-        array of numbers; ``axis_name`` is not a name.
+        a dtype of a wider kind than its leaf, or is a JAX array whose dtype does not promote to
+        that in which its leaf is combined; flags are not bool or integer; a leaf is not an array of
+        numbers; ``axis_name`` is not a name.
       ValueError: ``axis``, a length, a shape, ``identity``, ``init`` or ``method`` does not fit,
-        ``identity`` is not neutral, or ``fn`` returns another structure (a list may stand for a
-        tuple) or shape; ``axis_name`` is used outside of ``shard_map``, names an axis that it does
-        not divide, or one twice; lengths across devices do not add up to the whole axis.
+        a number of ``init`` is out of range, ``identity`` is not neutral, or ``fn`` returns another
+        structure (a list may stand for a tuple) or shape; ``axis_name`` is used outside of
+        ``shard_map``, names an axis that it does not divide, or one twice; lengths
+        across devices do not add up to the whole axis.
 
     On a CUDA GPU a scan is one kernel and a fill of its state: each leaf and flag is read once and
     each result that is used is written once; the first tile reads ``init``. An exclusive scan by an
@@ -137,6 +139,7 @@ def associative_scan(
         given = "jscan.associative_scan", fn, elems, axis, identity
         needs_identity = exclusive and (init is None or segments is not None)
         fn, identity = as_data(*given, needs_identity=needs_identity)
+    init = as_known("jscan.associative_scan", init, elems, accumulation_dtype)
     run = _scan_by_data if isinstance(fn, Bound) else _scan_by_operator
     return run(fn, elems, identity, init, segments, axis, reverse, exclusive, axis_name, method)
 
@@ -184,5 +187,5 @@ def _associative_scan(
 
 
 _how = of_scan, int, bool, bool, NONE, str
-_scan_by_operator = compiled(operators.KINDS, tree, NONE, values, *_how)(_associative_scan)
-_scan_by_data = compiled(as_bound, tree, NONE, values, *_how)(_associative_scan)
+_scan_by_operator = compiled(operators.KINDS, tree, NONE, tree, *_how)(_associative_scan)
+_scan_by_data = compiled(as_bound, tree, NONE, tree, *_how)(_associative_scan)

@@ -87,7 +87,7 @@ class Start:
     ) -> list[jax.Array]:
         """The leaves, whose first elements come behind the start where it ``reaches`` them."""
         first = [first_of(x, axis=axis, reverse=reverse) for x in leaves]
-        values = [jnp.broadcast_to(x, y.shape) for x, y in zip(self.values, first, strict=True)]
+        values = [_beside(x, y) for x, y in zip(self.values, first, strict=True)]
         if reaches is None:
             behind = fn(values, first)
         else:
@@ -116,7 +116,7 @@ class Start:
         shown = []
         for value, x in zip(self.values, results, strict=True):
             first = first_of(x, axis=axis, reverse=reverse)
-            value = jnp.broadcast_to(value, first.shape).astype(x.dtype)
+            value = _beside(value, first).astype(x.dtype)
             if reaches is not None:
                 value = choose(reaches, value, first)
             shown.append(with_first(x, value, axis=axis, reverse=reverse))
@@ -155,6 +155,16 @@ def of_scan(
     start = [*operands[count + segmented :]]
     assert started == bool(start)
     return Scanned([*operands[:count]], operands[count] if segmented else None, start)
+
+
+def _beside(value: jax.Array, first: jax.Array) -> jax.Array:
+    """A start's value for the first elements, with their shape and their layout in a mesh."""
+    spread = jnp.broadcast_to(value, first.shape)
+    if meshes.explicit_mesh(first) is None:
+        return spread
+    return meshes.broadcast(
+        meshes.in_mesh_of(spread, first), first.shape, jax.typeof(first).sharding
+    )
 
 
 def first_of(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:

@@ -119,6 +119,13 @@ def _is_numeric(dtype: Any) -> bool:
     return dtype == jnp.bool_ or jnp.issubdtype(dtype, jnp.number)
 
 
+def is_array_of_numbers(value: Any) -> bool:
+    """Whether it is an array of JAX or NumPy, of numbers or booleans."""
+    if not isinstance(value, (jax.Array, np.ndarray)) or not isinstance(value.dtype, np.dtype):
+        return False
+    return _is_numeric(value.dtype)
+
+
 def _converted(caller: str, name: str, value: Any, convert: Callable[[Any], Any]) -> Any:
     """``convert(value)``, whose errors name the argument."""
     if isinstance(value, np.ma.MaskedArray):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.tree_util import keystr
 
-from jscan.arguments.arrays import as_numbers, kind_of
+from jscan.arguments.arrays import as_numbers, is_array_of_numbers, kind_of
+from jscan.arguments.descriptors import is_known
 
 Neutral = np.generic | jax.Array
 """The identity of one leaf: a NumPy scalar where it is known, else an array of JAX."""
@@ -49,6 +51,43 @@ def as_init(
     ]
 
 
+def as_known(
+    caller: str, init: Any, elems: Any, combined_in: Callable[[np.dtype], np.dtype]
+) -> Any:
+    """``init`` whose known values are in the dtypes ``combined_in`` which ``elems`` are combined.
+
+    A compiled call can look at no value, so that they are looked at before. What does not fit
+    ``elems`` otherwise stays as it is, and is refused later.
+    """
+    if init is None:
+        return init
+    try:
+        given, structure = jax.tree_util.tree_flatten_with_path(init)
+        leaves: list[Any] = jax.tree.leaves(elems)
+        expected: jax.tree_util.PyTreeDef = jax.tree.structure(elems)
+    except (TypeError, ValueError):  # keys of a dict that have no order
+        return init
+    if expected != structure:
+        return init
+    values = []
+    for (path, value), leaf in zip(given, leaves, strict=True):
+        if not (is_array_of_numbers(leaf) and _is_known_number(value)):
+            values.append(value)
+            continue
+        name, dtype = f"init{keystr(path)}", combined_in(jax.dtypes.canonicalize_dtype(leaf.dtype))
+        known = np.asarray(as_numbers(caller, name, value))
+        fits = kind_of(known.dtype) <= kind_of(dtype)
+        values.append(_cast(caller, name, known, leaf.dtype, dtype) if fits else value)
+    return jax.tree.unflatten(structure, values)
+
+
+def _is_known_number(value: Any) -> bool:
+    """Whether it is of Python or NumPy, or what JAX makes of a Python number, without a dtype."""
+    if isinstance(value, jax.Array):
+        return bool(jax.typeof(value).weak_type) and is_known(value)
+    return isinstance(value, (bool, int, float, complex, np.generic, np.ndarray))
+
+
 def in_row(element: jax.Array, rank: int, axis: int) -> jax.Array:
     """One element as an array of this rank, of size 1 along the axis and where it is shared."""
     whole = lax.expand_dims(element, range(rank - 1 - element.ndim))
@@ -65,22 +104,32 @@ def _like(
     axis: int,
 ) -> list[Neutral]:
     try:
-        values, structure = jax.tree.flatten(given)
+        values, structure = jax.tree_util.tree_flatten_with_path(given)
     except (TypeError, ValueError) as error:  # keys of a dict that have no order
         raise ValueError(f"{caller}: {name} must be a pytree; {error}") from error
     if structure != treedef:
+        one = treedef == jax.tree.structure(0)
+        expected = "one number or one array" if one else f"that of elems, {treedef}"
         raise ValueError(
-            f"{caller}: {name} has the structure {structure}; expected that of elems, {treedef}"
+            f"{caller}: {name} has the structure {structure}, of {len(values)} leaves; expected "
+            f"{expected}"
         )
     return [
-        _of_leaf(caller, name, value, leaf, dtype, axis)
-        for value, leaf, dtype in zip(values, leaves, dtypes, strict=True)
+        _of_leaf(caller, name, keystr(path), value, leaf, dtype, axis)
+        for (path, value), leaf, dtype in zip(values, leaves, dtypes, strict=True)
     ]
 
 
 def _of_leaf(
-    caller: str, name: str, value: Any, leaf: jax.Array, dtype: np.dtype, axis: int
+    caller: str,
+    argument: str,
+    path: str,
+    value: Any,
+    leaf: jax.Array,
+    dtype: np.dtype,
+    axis: int,
 ) -> Neutral:
+    name = f"{argument}{path}"
     given = as_numbers(caller, name, value)
     if kind_of(given.dtype) > kind_of(dtype):
         raise TypeError(
@@ -88,12 +137,33 @@ def _of_leaf(
         )
     _check_shape(caller, name, given.shape, leaf, axis)
     # What is on a device as an initial value is what another scan has left there.
-    if isinstance(given, jax.Array if name == "init" else jax.core.Tracer):
-        return given.astype(dtype)
-    concrete: Any = np.asarray(given)
+    if not isinstance(given, jax.Array if argument == "init" else jax.core.Tracer):
+        cast: Any = _cast(caller, name, np.asarray(given), leaf.dtype, dtype)
+        return jnp.asarray(cast) if given.shape else cast[()]
+    if argument == "init" and not (jax.typeof(given).weak_type or _promotes(given.dtype, dtype)):
+        raise TypeError(
+            f"{caller}: {name} has dtype {given.dtype}, which does not promote to {dtype}, in "
+            f"which elements of {leaf.dtype} are combined; pass {name}.astype({dtype.name!r})"
+        )
+    return jnp.asarray(given, dtype)
+
+
+def _promotes(given: np.dtype, dtype: np.dtype) -> bool:
+    """Whether JAX takes an operand of the one dtype to the other where it combines the two."""
+    if given == dtype:
+        return True
+    try:
+        with jax.numpy_dtype_promotion("standard"):
+            return bool(jnp.promote_types(given, dtype) == dtype)
+    except (TypeError, ValueError):  # narrow dtypes have no promotion
+        return False
+
+
+def _cast(caller: str, name: str, concrete: Any, elements: np.dtype, dtype: np.dtype) -> np.ndarray:
+    """Known values in ``dtype``, in which those of dtype ``elements`` are combined."""
     try:
         with np.errstate(over="ignore"):
-            cast = concrete.astype(dtype)
+            cast: np.ndarray = concrete.astype(dtype)
         if jnp.issubdtype(dtype, jnp.integer):
             fits = bool((concrete == cast).all())
         else:
@@ -101,8 +171,9 @@ def _of_leaf(
     except OverflowError:
         fits = False
     if not fits:
-        raise ValueError(f"{caller}: {name}={value!r} is out of range for elements of {leaf.dtype}")
-    return jnp.asarray(cast) if given.shape else cast[()]
+        shown = concrete if concrete.shape else concrete[()]
+        raise ValueError(f"{caller}: {name}={shown} is out of range for elements of {elements}")
+    return cast
 
 
 def _check_shape(
