@@ -22,6 +22,9 @@ MESHES = {"8": ((8,), "a"), "4 of 4 x 2": ((4, 2), "a"), "the other way": ((4, 2
 
 DIVISIONS = {
     "flags": lambda part: jscan.Segments.from_flags(part[0]),
+    "packed flags": lambda part: jscan.Segments.from_packed(
+        jnp.packbits(part[0], bitorder="little"), part[0].shape[0]
+    ),
     "ids": lambda part: jscan.Segments.from_ids(part[1]),
     "lengths": lambda _: jscan.Segments.from_lengths(LENGTHS),
     "offsets": lambda _: jscan.Segments.from_offsets(np.cumsum([0, *LENGTHS])),
