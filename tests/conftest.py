@@ -7,6 +7,7 @@ import gc
 import os
 import traceback
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 # Several test processes share one GPU. Each takes memory as it needs it and keeps it, since the
 # allocator gives none back, and the one with arrays of 2^32 elements leaves the others their share:
@@ -71,6 +72,20 @@ def pytest_runtest_makereport(
     if call.excinfo is not None and item.get_closest_marker("gpu"):
         traceback.clear_frames(call.excinfo.tb)
     return report
+
+
+MAPPED = 20_000
+"""Linux lets a process have 65,530 mapped regions, and each compiled program takes some three. One
+more ends the process."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_programs() -> Iterator[None]:
+    """Lets go of compiled programs once they are many."""
+    yield
+    regions = Path("/proc/self/maps")
+    if regions.exists() and regions.read_bytes().count(b"\n") > MAPPED:
+        jax.clear_caches()
 
 
 def _but_for_the_engine(item: pytest.Item) -> str:
