@@ -65,7 +65,7 @@ def taken_apart(
             return Apart(_on_scalars(caller, fn, leaves, treedef, axis, leading), leading)
         except Unfit as unfit:
             reason = str(unfit)
-        except Exception as error:
+        except Exception as error:  # of any kind: the whole operator runs, and raises what it does
             reason = f"it raises {type(error).__name__} when it is taken apart"
     return reason
 
