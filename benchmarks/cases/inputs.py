@@ -198,7 +198,8 @@ def dominated(shape: Shape) -> Arrays:
         jax.random.uniform(jax.random.key(29 + i), shape, minval=-1.0) for i in range(4)
     )
     least = 1.125 * (jnp.abs(below) + jnp.abs(above))
-    return below, jnp.sign(more) * (least + jnp.abs(more)), above, right
+    # Of 2^24 numbers one or two are 0, whose sign would leave a row without a diagonal.
+    return below, jnp.where(more < 0, -1, 1) * (least + jnp.abs(more)), above, right
 
 
 def _flags(shape: Shape, dtype: DTypeLike, density: jax.Array) -> jax.Array:
