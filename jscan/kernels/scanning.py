@@ -172,6 +172,9 @@ def scan(
             tuned = tuning.as_read(shape, tuned, reverse=reverse, exclusive=exclusive)
         if single_pass(method, shape) == "repeatable":
             tuned = tuning.in_groups(shape, tuned)
+    elif tuned.held:
+        # One tile is not held, and is scanned at once: by as many places as a power of two.
+        tuned = dataclasses.replace(tuned, length=tuning.next_power_of_2(tuned.length))
     cut_into = functools.partial(
         Cut,
         full=full,
