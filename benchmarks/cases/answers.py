@@ -17,10 +17,9 @@ from benchmarks.cases.case import Check, Operation, call
 from benchmarks.cases.operations import changes, lax_scan
 
 Leaves = tuple[jax.Array, ...]
-Complex = tuple[jax.Array, jax.Array]
 
 
-def _differing(result: Any, wanted: Any) -> jax.Array:
+def differing(result: Any, wanted: Any) -> jax.Array:
     """How many elements of all leaves differ from those wanted, in the dtypes of the result."""
     pairs = zip(jax.tree.leaves(result), jax.tree.leaves(wanted), strict=True)
     counts = [jnp.sum(x != _in_dtype(w, x.dtype), dtype=jnp.int32) for x, w in pairs]
@@ -54,7 +53,7 @@ def _sum_of_integers(
 ) -> jax.Array:
     whole = x.astype(jnp.int64 if x64 else jnp.int32)
     wanted = lax.cumsum(whole, axis, reverse)
-    return _differing(result, wanted - whole if exclusive else wanted)
+    return differing(result, wanted - whole if exclusive else wanted)
 
 
 def same_as(reference: Operation) -> Check:
@@ -63,7 +62,7 @@ def same_as(reference: Operation) -> Check:
 
 
 def _same_as(reference: Operation, result: Any, *operands: jax.Array) -> jax.Array:
-    return _differing(result, reference(*operands))
+    return differing(result, reference(*operands))
 
 
 exclusive_or = same_as(call(lax_scan, lax.bitwise_xor))
@@ -72,7 +71,7 @@ exclusive_or = same_as(call(lax_scan, lax.bitwise_xor))
 @Check
 def maximum(result: jax.Array, x: jax.Array) -> jax.Array:
     """Compares with maxima of whole numbers, which are the same."""
-    return _differing(result, lax.cummax(_whole(x)))
+    return differing(result, lax.cummax(_whole(x)))
 
 
 @functools.partial(Check, bound=1e-4, measures="worst absolute error", x64=True)
@@ -100,13 +99,13 @@ def _sums_to_ends(terms: jax.Array, is_last: jax.Array) -> jax.Array:
 def segmented_sum(result: jax.Array, x: jax.Array, heads: jax.Array) -> jax.Array:
     """Compares with sums of one long array, in which each row begins with a head."""
     is_head = jnp.broadcast_to(heads != 0, x.shape).at[..., 0].set(True)
-    return _differing(result.ravel(), _sums_from_heads(_whole(x).ravel(), is_head.ravel()))
+    return differing(result.ravel(), _sums_from_heads(_whole(x).ravel(), is_head.ravel()))
 
 
 @Check
 def any_so_far(result: jax.Array, x: jax.Array) -> jax.Array:
     """Compares with the maximum of 0 and 1."""
-    return _differing(result, lax.cummax(_whole(x)) != 0)
+    return differing(result, lax.cummax(_whole(x)) != 0)
 
 
 def _parity(x: jax.Array, axis: int = 0) -> jax.Array:
@@ -117,15 +116,13 @@ def _parity(x: jax.Array, axis: int = 0) -> jax.Array:
 @Check
 def product_of_signs(result: jax.Array, x: jax.Array) -> jax.Array:
     """Compares with the parity of how many factors are negative."""
-    return _differing(result, _parity(x))
+    return differing(result, _parity(x))
 
 
 @Check
 def complex_sum(result: jax.Array, x: jax.Array) -> jax.Array:
     """Compares with sums of real and of imaginary parts."""
-    return _differing(
-        result, _complex(tuple(lax.cumsum(_whole(part)) for part in (x.real, x.imag)))
-    )
+    return differing(result, _complex(tuple(lax.cumsum(_whole(part)) for part in (x.real, x.imag))))
 
 
 def _complex(parts: Leaves) -> jax.Array:
@@ -135,7 +132,7 @@ def _complex(parts: Leaves) -> jax.Array:
 @Check
 def last_writes(result: jax.Array, x: jax.Array) -> jax.Array:
     """Compares with the element at the place of the last write so far."""
-    return _differing(result, x[lax.cummax(jnp.where(x != 0, _places(x), 0))])
+    return differing(result, x[lax.cummax(jnp.where(x != 0, _places(x), 0))])
 
 
 @Check
@@ -148,7 +145,7 @@ def products_of_turns(result: Leaves, *entries: jax.Array) -> jax.Array:
     turned = lax.cumsum(product * sign * turn) & 3
     odd = turned & 1 == 1
     cosine, sine = jnp.where(odd, 0, 1 - turned), jnp.where(odd, 2 - turned, 0)
-    return _differing(result, (cosine, -product * sine, sine, product * cosine))
+    return differing(result, (cosine, -product * sine, sine, product * cosine))
 
 
 def _recurrence(slopes: jax.Array, offsets: jax.Array) -> jax.Array:
@@ -160,13 +157,13 @@ def _recurrence(slopes: jax.Array, offsets: jax.Array) -> jax.Array:
 @Check
 def recurrence(result: jax.Array, slopes: jax.Array, offsets: jax.Array) -> jax.Array:
     """Compares with the form that has sums alone."""
-    return _differing(result, _recurrence(slopes, offsets))
+    return differing(result, _recurrence(slopes, offsets))
 
 
 @Check
 def both_recurrences(result: Leaves, slopes: jax.Array, offsets: jax.Array) -> jax.Array:
     """Compares both results: products of slopes, and values."""
-    return _differing(result, (_parity(slopes), _recurrence(slopes, offsets)))
+    return differing(result, (_parity(slopes), _recurrence(slopes, offsets)))
 
 
 @Check
@@ -175,7 +172,7 @@ def segmented_recurrence(
 ) -> jax.Array:
     """Compares with the same form, whose sums start anew at every head."""
     product = _parity(slopes)
-    return _differing(result, product * _sums_from_heads(product * _whole(offsets), heads != 0))
+    return differing(result, product * _sums_from_heads(product * _whole(offsets), heads != 0))
 
 
 _MOMENTS = "worst relative error of count, mean and deviation"
@@ -197,7 +194,7 @@ def moments(result: Leaves, _: jax.Array, x: jax.Array, __: jax.Array) -> jax.Ar
     return jnp.max(jnp.stack([jnp.max(e) for e in errors]))
 
 
-def _shifted(x: jax.Array, axis: int) -> jax.Array:
+def shifted(x: jax.Array, axis: int) -> jax.Array:
     """The element before each one, and 0 before the first."""
     padded = lax.pad(x, jnp.zeros((), x.dtype), [(int(d == axis), 0, 0) for d in range(x.ndim)])
     return lax.slice_in_dim(padded, 0, x.shape[axis], axis=axis)
@@ -219,41 +216,8 @@ def _recurrence_and_gradient(
     h = product * lax.cumsum(product * _whole(offsets), axis)
     back = product * lax.cumsum(product * _whole(cotangent), axis, reverse=True)
     shared = [d for d, size in enumerate(slopes.shape) if size != h.shape[d]]
-    by_slope = jnp.sum(back * _shifted(h, axis), shared, dtype=jnp.int32, keepdims=True)
-    return _differing(result, (h, by_slope, back))
-
-
-def _turned(x: Complex, quarters: jax.Array) -> Complex:
-    """Real and imaginary part, multiplied by i as often as that."""
-    re, im = x
-    quarters = quarters & 3
-    parts = [re, -im, -re, im], [im, re, -im, -re]
-    real, imaginary = (jnp.select([quarters == k for k in range(4)], z) for z in parts)
-    return real, imaginary
-
-
-@Check
-def complex_recurrence_and_gradient(
-    result: Leaves, slopes: jax.Array, offsets: jax.Array, cotangent: jax.Array
-) -> jax.Array:
-    """Compares with the same form for slopes that are powers of i: s = i^e, then 1 / s for s."""
-
-    def parts(x: jax.Array) -> Complex:
-        return _whole(x.real), _whole(x.imag)
-
-    def sums(x: Complex, reverse: bool) -> Complex:
-        return lax.cumsum(x[0], reverse=reverse), lax.cumsum(x[1], reverse=reverse)
-
-    re, im = parts(slopes)
-    e = lax.cumsum(jnp.where(im == 0, 1 - re, 2 - im))
-    h = _turned(sums(_turned(parts(offsets), -e), False), e)
-    back = _turned(sums(_turned(parts(cotangent), e), True), -e)
-    before = [_shifted(x, 0) for x in h]
-    by_slope = (
-        back[0] * before[0] - back[1] * before[1],
-        back[0] * before[1] + back[1] * before[0],
-    )
-    return _differing(result, [_complex(wanted) for wanted in (h, by_slope, back)])
+    by_slope = jnp.sum(back * shifted(h, axis), shared, dtype=jnp.int32, keepdims=True)
+    return differing(result, (h, by_slope, back))
 
 
 @Check
@@ -266,7 +230,7 @@ def segmented_product_and_gradient(
     head = lax.cummax(jnp.where(is_head, _places(x), 0))
     y = product * (product * factor)[head]
     gradient = factor * _sums_to_ends(_whole(cotangent) * y, jnp.roll(is_head, -1))
-    return _differing(result, (y, gradient))
+    return differing(result, (y, gradient))
 
 
 @Check
@@ -282,7 +246,7 @@ def maximum_and_gradient(result: Leaves, x: jax.Array, cotangent: jax.Array) -> 
     y = lax.cummax(_whole(x))
     is_record = y == _whole(x)
     sums = _sums_to_ends(_whole(cotangent), jnp.roll(is_record, -1).at[-1].set(True))
-    return _differing(result, (y, jnp.where(is_record, sums, 0)))
+    return differing(result, (y, jnp.where(is_record, sums, 0)))
 
 
 # Derived for `inputs.slopes_of_logs` of 2^24 elements. A cotangent fades by exp(-2^-15) an element,
@@ -312,7 +276,7 @@ def sums_by_offsets(result: jax.Array, x: jax.Array, bounds: jax.Array) -> jax.A
     """Compares each segment's sum with that up to its end less that up to its beginning."""
     sums = lax.cumsum(_whole(x))
     sums = jnp.concatenate([jnp.zeros_like(sums[:1]), sums])
-    return _differing(result, sums[bounds[1:]] - sums[bounds[:-1]])
+    return differing(result, sums[bounds[1:]] - sums[bounds[:-1]])
 
 
 @Check
@@ -344,10 +308,10 @@ def sums_by_unsorted_ids(result: jax.Array, x: jax.Array, ids: jax.Array) -> jax
 @Check
 def whole_sum(result: jax.Array, x: jax.Array) -> jax.Array:
     """Compares with a sum of whole numbers."""
-    return _differing(result, jnp.sum(_whole(x)))
+    return differing(result, jnp.sum(_whole(x)))
 
 
 @Check
 def last_write(result: jax.Array, x: jax.Array) -> jax.Array:
     """Compares with the element at the place of the last write."""
-    return _differing(result, x[jnp.max(jnp.where(x != 0, _places(x), -1))])
+    return differing(result, x[jnp.max(jnp.where(x != 0, _places(x), -1))])

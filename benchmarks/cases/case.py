@@ -19,9 +19,10 @@ Operation = Callable[..., Any]
 Build = Callable[..., tuple[jax.Array, ...]]
 """A function that makes operands on the device."""
 
-Unit = Literal["share", "us", "ratio", "share ratio", "speedup"]
+Unit = Literal["share", "us", "ratio", "share ratio", "speedup", "memory"]
 """A share of copy speed; microseconds; speed, or the share of copy speed, as a ratio to the best of
-other cases; speed as a ratio to the fastest of some peers."""
+other cases; speed as a ratio to the fastest of some peers; what the program allocates as a ratio to
+the least of some peers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Aim:
       target: what is hoped for, in `unit`; None where nothing has been said.
       floor: what it must not fall behind, in `unit`.
       unit: of target and floor.
-      against: the names of the cases that a ratio refers to, or of the peers that a speedup does.
+      against: the names of the cases that a ratio refers to, or of the peers that the last two do.
     """
 
     target: float | None

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 import jscan
-from benchmarks.cases import answers, inputs, operations
+from benchmarks.cases import answers, inputs, operations, stepwise
 from benchmarks.cases.case import Aim, Build, Case, Inputs, call, length, made
 from benchmarks.cases.core import SCAN
 from benchmarks.cases.operations import with_gradient
@@ -82,9 +82,9 @@ def _variants(shrink: int) -> Iterator[Case]:
     run = call(with_gradient, jscan.linear_recurrence)
     yield Case(
         f"linear_recurrence and gradient, complex64, {size}",
-        made(inputs.turns, n),
+        made(inputs.turns, (n,)),
         run,
-        answers.complex_recurrence_and_gradient,
+        stepwise.recurrence_and_gradient(),
         64 * n,
     )
     yield Case(

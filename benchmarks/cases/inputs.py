@@ -6,6 +6,7 @@ answer be compared with integer arithmetic bit for bit.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import jax
@@ -140,7 +141,7 @@ def quarter_turns(n: int) -> Arrays:
     return tuple(x.astype(jnp.float32) for x in entries)
 
 
-def turns(n: int) -> Arrays:
+def turns(shape: Shape, slopes_shape: Shape | None = None) -> Arrays:
     """Coefficients 1, i, -1 and -i; rare terms and cotangents of parts -1, 0 and 1.
 
     One in 64 is not 0, so that a product of two walks has parts below 2^24 at every length here.
@@ -150,12 +151,36 @@ def turns(n: int) -> Arrays:
         return a.astype(jnp.float32) - b.astype(jnp.float32)
 
     def rare(seed: int) -> jax.Array:
-        there = draw(seed, (n,), 64) == 0
-        parts = (jnp.where(there, draw(seed + i, (n,), 3) - 1, 0) for i in (1, 2))
+        there = draw(seed, shape, 64) == 0
+        parts = (jnp.where(there, draw(seed + i, shape, 3) - 1, 0) for i in (1, 2))
         return lax.complex(*(x.astype(jnp.float32) for x in parts))
 
-    k = draw(16, (n,), 4)
+    k = draw(16, slopes_shape or shape, 4)
     return lax.complex(*(less(k == i, k == i + 2) for i in (0, 1))), rare(17), rare(20)
+
+
+def turns_alone(shape: Shape, slopes_shape: Shape | None = None) -> Arrays:
+    """The same without cotangents."""
+    return turns(shape, slopes_shape)[:2]
+
+
+def permutations(n: int, k: int) -> Arrays:
+    """Matrices of k by k that permute and change signs, as do their products."""
+    table = jnp.array([*itertools.permutations(range(k))])
+    places = table[draw(37, (n,), len(table))]
+    signs = (1 - 2 * draw(38, (n, k), 2)).astype(jnp.float32)
+    return (jax.nn.one_hot(places, k, dtype=jnp.float32) * signs[..., None],)
+
+
+def systems(n: int, k: int) -> Arrays:
+    """Such matrices; terms, then cotangents, of -1, 0 and 1."""
+    return *permutations(n, k), *signs((n, k), jnp.float32), *cotangents((n, k))
+
+
+def continued(elements: Build) -> Arrays:
+    """The elements behind the first one, and that one, which comes before them."""
+    (x,) = elements()
+    return x[1:], x[0]
 
 
 def samples(n: int) -> Arrays:

@@ -6,6 +6,7 @@ more than arrays take it first, or by its name, for `benchmarks.cases.case.call`
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -23,6 +24,11 @@ Leaves = tuple[Any, ...]
 def scan(operator: Operation, *leaves: jax.Array, **how: Any) -> Any:
     """The scan of one leaf, or of a tuple of leaves."""
     return jscan.associative_scan(operator, leaves if len(leaves) > 1 else leaves[0], **how)
+
+
+def scan_from(operator: Operation, x: jax.Array, first: jax.Array) -> Any:
+    """The scan of one leaf behind an element that is no part of it."""
+    return jscan.associative_scan(operator, x, init=first)
 
 
 def segmented_sum(x: jax.Array, heads: jax.Array | Segments, **how: Any) -> jax.Array:
@@ -137,6 +143,23 @@ def join_affine(a: Leaves, b: Leaves) -> Leaves:
 def lax_recurrence(a: jax.Array, b: jax.Array) -> jax.Array:
     """lax.associative_scan with the affine operator."""
     result: jax.Array = lax.associative_scan(join_affine, (a, b))[1]
+    return result
+
+
+def lax_recurrence_of_rows(a: jax.Array, b: jax.Array) -> jax.Array:
+    """The same along the rows of a batch, which share their slopes, as S5 has it."""
+    result: jax.Array = jax.vmap(functools.partial(lax_recurrence, a[0]))(b)
+    return result
+
+
+def join_systems(a: Leaves, b: Leaves) -> Leaves:
+    """The affine operator on (matrix, vector)."""
+    return b[0] @ a[0], (b[0] @ a[1][..., None])[..., 0] + b[1]
+
+
+def lax_matrix_recurrence(matrices: jax.Array, terms: jax.Array) -> jax.Array:
+    """lax.associative_scan with it."""
+    result: jax.Array = lax.associative_scan(join_systems, (matrices, terms))[1]
     return result
 
 

@@ -13,6 +13,7 @@ from benchmarks.cases import (
     operators,
     repeatable,
     segments,
+    states,
     strategies,
     tiles,
 )
@@ -34,6 +35,9 @@ SUITES = {
     "segments": Suite(segments.cases, "reductions, conversions, pack and split on one GPU"),
     "bits": Suite(bits.cases, "segmented scans by heads of a bit each on one GPU"),
     "derivatives": Suite(derivatives.cases, "recurrences and gradients of scans on one GPU"),
+    "states": Suite(
+        states.cases, "complex recurrences, products of small matrices, recurrences by them"
+    ),
     "strategies": Suite(
         strategies.cases, "every strategy over the length; a CPU comparison where there is no GPU"
     ),

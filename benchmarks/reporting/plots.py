@@ -193,6 +193,7 @@ FIGURES: dict[str, Callable[[Result], Figure | None]] = {
     "bits": cases,
     "functions": cases,
     "derivatives": cases,
+    "states": cases,
     "strategies": strategies,
     "tiles": functools.partial(shares, over="elements in a tile"),
     "skew": functools.partial(shares, over="elements in a segment"),

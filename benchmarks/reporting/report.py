@@ -33,6 +33,11 @@ def score(
         peers = [outcome.peers.get(name) for name in aim.against]
         timed = [peer.median for peer in peers if isinstance(peer, Times)]
         return min(timed) / times.median if timed else None
+    if aim.unit == "memory":
+        allocated = [outcome.peer_temporaries.get(name) for name in aim.against]
+        known = [each for each in allocated if each is not None]
+        own = outcome.temporaries
+        return own / min(known) if known and own is not None else None
     others = [(o.case, o.times) for o in outcomes if o.case.name in aim.against and o.times]
     if not others:
         return None
@@ -53,7 +58,7 @@ def verdict(aim: Aim, number: float | None) -> str:
         return "no target"
     if number is None:
         return "unknown"
-    sign = -1 if aim.unit == "us" else 1
+    sign = -1 if aim.unit in ("us", "memory") else 1
     if sign * number >= sign * aim.target:
         return "target"
     return "floor" if sign * number >= sign * aim.floor else "below"
@@ -120,6 +125,8 @@ def _what(aim: Aim) -> str:
     one = len(aim.against) == 1
     if aim.unit == "speedup":
         return f"speed against {aim.against[0] if one else 'the fastest peer'}"
+    if aim.unit == "memory":
+        return f"memory against {aim.against[0] if one else 'the peer with the least'}"
     other = aim.against[0] if one else f"the best of {len(aim.against)} cases"
     return f"{'speed' if aim.unit == 'ratio' else 'share'} against {other}"
 

@@ -268,6 +268,12 @@ SUITES: dict[str, tuple[str, str, Callable[[Result], list[str]]]] = {
         f"allocate beside operands and results, in multiples of one operand. {_BARS}",
         of_cases(with_temporaries),
     ),
+    "states": (
+        "Complex recurrences and small matrices",
+        "GPU time of one call, the share, how many times as long others take, and what programs "
+        f"allocate beside operands and results, in multiples of one operand. {_BARS}",
+        of_cases(with_temporaries),
+    ),
     "accuracy": (
         "Rounding",
         "The largest error of inclusive sums by their length: of float32 in eps of the sum of "

@@ -22,7 +22,7 @@ from benchmarks.reporting import curves, report, tables
 from tests.kernels.test_lowering import readable
 
 # The suites whose cases are points of curves or bars.
-BARS = ("core", "segments", "bits", "derivatives", "functions")
+BARS = ("core", "segments", "bits", "derivatives", "states", "functions")
 DRAWN = [name for name in SUITES if name not in BARS]
 TINY = 17
 
@@ -32,6 +32,12 @@ SAMPLE = [
     ("functions", "tridiagonal_solve of (1024, 16384), float32"),
     ("functions", "run_length_encode, int32, 2^26 in runs of 16"),
     ("functions", "segment_softmax, float32, 2^26 into 524288"),
+    ("states", "complex64 recurrence and gradient of (512, 131072), last axis"),
+    ("states", "S5's recurrence and gradient, complex64 of (8, 4096, 256)"),
+    ("states", "products of 3 x 3, float32, 2^22"),
+    ("states", "products of 3 x 3, float32, 2^22, init"),
+    ("states", "matrix_recurrence of 2 states and gradient, 2^20"),
+    ("states", "sum, float32, 2^27, init"),
     ("strategies", "sum, float32, 1000001, lookback"),
     ("dtypes", "sum, uint8, 2^27"),
     ("dtypes", "sum, int64, 2^27"),
@@ -62,7 +68,7 @@ def case(suite, name, shrink=0):
     return cases(suite, shrink)[index]
 
 
-UNMEASURED = {"bits", "repeatable"}
+UNMEASURED = {"bits", "repeatable", "states"}
 """Suites that have no results yet: they need a GPU that can be had."""
 
 COUNTS = {
@@ -71,6 +77,7 @@ COUNTS = {
     "bits": 7,
     "derivatives": 12,
     "functions": 36,
+    "states": 15,
     "strategies": 201,
     "dtypes": 12,
     "operators": 12,
@@ -220,6 +227,9 @@ def test_scores():
     assert score(slow, "speedup", "one", "two", "none") == 30 / 20
     assert score(slow, "speedup", "none") is None
     assert score(slow, "ratio", "missing") is None
+    slow.temporaries, slow.peer_temporaries = 3.0, {"one": 8.0, "two": 4.0, "none": None}
+    assert score(slow, "memory", "one", "two", "none") == 3 / 4
+    assert score(slow, "memory", "none") is None
     slow.times = None
     assert score(slow, "share") is None
     assert score(fast, "ratio", "slow") is None
@@ -234,6 +244,8 @@ def test_scores():
         (Aim(5.0, 6.0, "us"), 4.0, "target"),
         (Aim(5.0, 6.0, "us"), 6.0, "floor"),
         (Aim(5.0, 6.0, "us"), 6.1, "below"),
+        (Aim(0.4, 0.5, "memory"), 0.4, "target"),
+        (Aim(0.4, 0.5, "memory"), 0.6, "below"),
         (Aim(0.9, 0.8), None, "unknown"),
         (Aim(None, None), 0.9, "no target"),
     ],

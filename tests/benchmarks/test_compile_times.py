@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
+import jax
+import jax.numpy as jnp
 import pytest
 
+import jscan
 from benchmarks.measuring import machine, overhead
 from benchmarks.tools import compile_times
 
@@ -23,3 +28,20 @@ def test_medians_and_lines():
     assert compile_times.medians(runs) == {"first": 2.0, "sum/cold": 20.0, "sum/warm": 2.0}
     lines = [*compile_times.rows({"a": runs[0], "b": runs[1]})]
     assert lines == [["first", "3", "1"], ["sum", "30, 3", "10, 1"]]
+
+
+@pytest.mark.parametrize(("side", "scan", "gradient"), [(3, 5.0, 15.0), (4, 15.0, 60.0)])
+def test_scans_of_small_products_compile_in_seconds(side, scan, gradient):
+    """A tree of unrolled products would take minutes on a CPU."""
+    x = jax.ShapeDtypeStruct((2**20, side, side), jnp.float32)
+
+    def products(x):
+        return jscan.associative_scan(jnp.matmul, x)
+
+    def pulled_back(x, cotangent):
+        return jax.vjp(products, x)[1](cotangent)
+
+    for call, operands, allowed in ((products, [x], scan), (pulled_back, [x, x], gradient)):
+        start = time.monotonic()
+        jax.jit(call).lower(*operands).compile()
+        assert time.monotonic() - start < allowed

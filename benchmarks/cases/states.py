@@ -1,0 +1,162 @@
+"""The cases of layers with a state: complex recurrences, and scans whose elements are matrices.
+
+A gradient is that of one call under ``jax.vjp``, as in `benchmarks.cases.derivatives`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+
+import jscan
+from benchmarks.cases import inputs, operations, stepwise
+from benchmarks.cases.case import Aim, Case, Check, call, length, made
+from benchmarks.cases.core import CUMSUM, SCAN
+from benchmarks.cases.operations import with_gradient
+from jscan.operators import add
+
+SHARE = Aim(None, None)
+PRODUCTS = {2: (0.75, 0.60), 3: (0.65, 0.50), 4: (0.45, 0.30)}
+"""Of copy speed: target and floor by the side of the matrices."""
+
+
+def cases(shrink: int = 0) -> list[Case]:
+    """All of them, with sizes divided by about 2^shrink."""
+    kinds = (_complex, _layer, _products, _systems, _continued)
+    return [case for kind in kinds for case in kind(shrink)]
+
+
+def _complex(shrink: int) -> Iterator[Case]:
+    """24 bytes an element forward: a, b, h; 40 backward: a, h, h̄, ā, b̄.
+
+    They have no peer: lax.associative_scan keeps several copies of such leaves, of 512 MB each.
+    """
+    many = shrink - shrink // 2
+    for shape, axis, where in (
+        ((max(512 >> shrink // 2, 8), max(2**17 >> many, 16)), 1, "last"),
+        ((8, max(2**15 >> many, 16), max(256 >> shrink // 2, 8)), 1, "middle"),
+    ):
+        run = call(jscan.linear_recurrence, axis=axis)
+        yield Case(
+            f"complex64 recurrence of {shape}, {where} axis",
+            made(inputs.turns_alone, shape),
+            run,
+            stepwise.recurrence(axis),
+            *(24 * math.prod(shape), 0.88, 0.80),
+        )
+        yield Case(
+            f"complex64 recurrence and gradient of {shape}, {where} axis",
+            made(inputs.turns, shape),
+            call(with_gradient, run),
+            stepwise.recurrence_and_gradient(axis),
+            *(64 * math.prod(shape), 0.80, 0.70),
+        )
+
+
+def _layer(shrink: int) -> Iterator[Case]:
+    """As S5 has it: one row of coefficients for the whole batch."""
+    rows, steps, states = 8, max(4096 >> (shrink - shrink // 2), 16), max(256 >> shrink // 2, 8)
+    shape, row = (rows, steps, states), (1, steps, states)
+    run, peer = call(jscan.linear_recurrence, axis=1), operations.lax_recurrence_of_rows
+    shared, full = math.prod(row), math.prod(shape)
+    what = f"complex64 of {shape}"
+    yield Case(
+        f"S5's recurrence, {what}",
+        made(inputs.turns_alone, shape, row),
+        run,
+        stepwise.recurrence(1),
+        *(8 * shared + 16 * full, 3.0, 3.0, "speedup"),
+        peers={SCAN: peer},
+        against=(SCAN,),
+        also=(SHARE,),
+    )
+    yield Case(
+        f"S5's recurrence and gradient, {what}",
+        made(inputs.turns, shape, row),
+        call(with_gradient, run),
+        stepwise.recurrence_and_gradient(1),
+        # b, h; h, h̄, b̄; a twice and ā.
+        *(24 * shared + 40 * full, 3.0, 3.0, "speedup"),
+        peers={SCAN: call(with_gradient, peer)},
+        against=(SCAN,),
+        also=(SHARE,),
+    )
+
+
+def _products(shrink: int) -> Iterator[Case]:
+    n, size = length(22, shrink)
+    run, peers = call(operations.scan, jnp.matmul), {SCAN: call(operations.lax_scan, jnp.matmul)}
+    check = Check(stepwise.products)
+    for side, aims in PRODUCTS.items():
+        yield Case(
+            _name_of_products(side, size),
+            made(inputs.permutations, n, side),
+            run,
+            check,
+            *(8 * side**2 * n, *aims),
+            peers=peers,
+        )
+    few, size = length(12, shrink)
+    yield Case(
+        _name_of_products(3, size) + ", a single call",
+        made(inputs.permutations, few, 3),
+        run,
+        check,
+        *(72 * few, 10.0, 10.0, "us"),
+        peers=peers,
+    )
+
+
+def _name_of_products(side: int, size: str) -> str:
+    return f"products of {side} x {side}, float32, {size}"
+
+
+def _systems(shrink: int) -> Iterator[Case]:
+    """Numbers an element: k² + 2k forward, A, b, h; 2k² + 3k backward, A, h, h̄, Ā, b̄."""
+    n, size = length(20, shrink)
+    for k in (2, 4):
+        yield Case(
+            f"matrix_recurrence of {k} states and gradient, {size}",
+            made(inputs.systems, n, k),
+            call(with_gradient, jscan.matrix_recurrence),
+            stepwise.matrix_recurrence_and_gradient,
+            *(4 * n * (3 * k**2 + 5 * k), 5.0, 5.0, "speedup"),
+            peers={SCAN: call(with_gradient, operations.lax_matrix_recurrence)},
+            against=(SCAN,),
+            also=(Aim(0.5, 0.5, "memory", (SCAN,)), SHARE),
+        )
+
+
+def _continued(shrink: int) -> Iterator[Case]:
+    """Behind an element that comes before all others, which should cost nothing."""
+    many, size = length(27, shrink)
+    alone = f"sum, float32, {size}"
+    yield Case(
+        alone,
+        made(inputs.signs, (many,), jnp.float32),
+        call(operations.scan, add),
+        Check(stepwise.sums),
+        8 * many,
+        peers=CUMSUM,
+    )
+    few, less = length(22, shrink)
+    for name, operator, build, check, byte_count in (
+        (alone, add, call(inputs.signs, (many + 1,), jnp.float32), stepwise.sums, 8 * many),
+        (
+            _name_of_products(3, less),
+            jnp.matmul,
+            call(inputs.permutations, few + 1, 3),
+            stepwise.products,
+            72 * few,
+        ),
+    ):
+        yield Case(
+            f"{name}, init",
+            made(inputs.continued, build),
+            call(operations.scan_from, operator),
+            Check(check),
+            *(byte_count, 0.99, 0.99, "ratio"),
+            against=(name,),
+        )
