@@ -116,6 +116,7 @@ def made_up():
         "bits": over(["auto"], "sum", sizes),
         "functions": over(["auto"], "nonzero", sizes),
         "derivatives": over(["auto"], "gradient", sizes),
+        "states": over(["auto"], "products", sizes),
         "strategies": over(STRATEGIES, "sum", sizes) + over(STRATEGIES, "affine", sizes[1:]),
         "repeatable": over(["lookback", "repeatable"], "sum", sizes),
         "tiles": over(["lookback", "chained"], "sum", (512, 1024))
