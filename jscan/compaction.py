@@ -9,15 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, meshes, orders
+from jscan import extent, meshes, orders, primitives
 from jscan.advice import advised
 from jscan.arguments.arrays import as_integers, as_marks, as_signs
 from jscan.arguments.descriptors import narrow_numbers
 from jscan.arguments.scalars import as_scalar, as_size
 from jscan.arguments.trees import as_leaves_along, check_along
 from jscan.eager import compiled, marks, tree
-from jscan.heads import places_of
-from jscan.plain.scatters import scatter
 from jscan.ranks import rank
 
 __all__ = ["histogram", "nonzero", "partition"]
@@ -121,9 +119,10 @@ def histogram(keys: Any, length: int) -> jax.Array:
       ValueError: ``keys`` is a scalar, or has 2^31 elements or more; ``length`` is negative or too
         large.
 
-    A scatter that adds 1 for each key, by atomic operations on a GPU: ``jscan.segment_sum`` of
-    ones. Where keys are sorted, ``jscan.segment_sum`` of ones with ``indices_are_sorted`` is a
-    single-pass kernel.
+    A scatter that adds 1 for each key, by atomic operations on a GPU. Of few numbers it has many
+    places for each, which neighbouring keys take in turn, since additions at one place wait for
+    each other; a sum follows. Where keys are sorted, ``jscan.segment_sum`` of ones with
+    ``indices_are_sorted`` is a single-pass kernel.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), the counts of a radix sort.
 
@@ -150,8 +149,8 @@ def _histogram(keys: Any, length: int) -> jax.Array:
             f"{caller}: keys are counted in int32, so that there may be at most {2**31 - 1} "
             f"elements; got keys of shape {given.shape}"
         )
-    places = places_of(jnp.asarray(narrow_numbers(given, length)), length)
-    return scatter("add", jnp.ones(places.shape, jnp.int32), places, (length,), 0)
+    narrow = jnp.asarray(narrow_numbers(given, length))
+    return primitives.histogram(narrow.reshape(-1), axis=0, num_keys=length)
 
 
 @advised

@@ -10,7 +10,7 @@ parameters that are read from the context in which a primitive is bound:
 
     interpret   whether its kernels run interpreted, on any platform
     tile        how its kernels cut their operands; None leaves the choice to `jscan.kernels`.
-                ``locate_p`` has no such parameter, since its kernel has one cut
+                ``locate_p`` and ``histogram_p`` have no such parameter
     engine      the name of the engine that builds them, None for the default: see `jscan.engines`
 """
 
@@ -166,6 +166,15 @@ collect_p = _primitive("jscan_collect")
 Operands: the values of elements, or of segments to emit elements; then the arrays of a plan: the
 segment of each element, their order by segment, and the segments in this order.
 Results and parameters: as of ``reduce_p`` and of ``spread_p``. Each device has the whole axis.
+"""
+
+histogram_p = _primitive("jscan_histogram")
+"""Keys, counted.
+
+Operand: the keys, integers.
+Result: int32, ``num_keys`` long along the ``axis``: how often each of the numbers below it is among
+the keys of a row. Others are not counted.
+Parameters: ``axis_name``, which lowerings alone bind.
 """
 
 # Both are in the keys of JAX's caches, so that a function traced in another context is traced anew.
@@ -347,6 +356,15 @@ def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:
     settings = settings_for(extent.shape_along(axis, numbers, values))
     [result] = spread_p.bind(*operands, axis=axis, axis_name=(), **settings)
     return result
+
+
+def histogram(keys: jax.Array, *, axis: int, num_keys: int) -> jax.Array:
+    """Bind ``histogram_p``."""
+    settings = settings_for(keys.shape)
+    del settings["tile"]
+    how: dict[str, Any] = {"axis": axis, "num_keys": num_keys, "axis_name": ()}
+    [counts] = histogram_p.bind(keys, **how, **settings)
+    return counts
 
 
 def collect(values: jax.Array, plan: Sequence[jax.Array], **params: Any) -> jax.Array:

@@ -127,6 +127,23 @@ def rank_uneven(
     return results
 
 
+def histogram_uneven(
+    keys: jax.Array,
+    *,
+    length: int,
+    axis: int,
+    num_keys: int,
+    axis_name: AxisName,
+    **params: Any,
+) -> list[jax.Array]:
+    """The results of ``histogram_p``, the same on every device."""
+    place, count = _places(keys.shape, length, axis, axis_name)
+    existing = jnp.where(place < count, heads.places_of(keys, num_keys), np.int32(num_keys))
+    how: dict[str, Any] = {"axis": axis, "num_keys": num_keys, "axis_name": axis_name}
+    results: list[jax.Array] = primitives.histogram_p.bind(existing, **how, **params)
+    return results
+
+
 def reduce_uneven(
     *operands: jax.Array,
     length: int,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jscan
+from jscan.plain.counts import copies_of, histogram_on_gpu
 from tests import reference
 from tests.cases import FLAG_DTYPES, INTEGERS, NUMBERS
 from tests.engines import on_engines
@@ -115,6 +116,27 @@ def test_keys_wider_than_32_bits_are_out_of_range(x64):
 def test_many_keys_of_few_numbers():
     keys = np.random.default_rng(5).integers(0, 256, 100_003).astype(np.uint8)
     assert_same([jscan.histogram(keys, 256)], [np.bincount(keys, minlength=256).astype(np.int32)])
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 256, 70_000])
+@pytest.mark.parametrize("n", [0, 1, 1000, 100_003])
+def test_histogram_with_many_places_for_each_number(n, length):
+    """The form of GPUs is right on any platform."""
+    keys = np.random.default_rng(6).integers(-2, length + 2, n).astype(np.int32)
+    given = jnp.asarray(np.stack([keys, keys[::-1], np.zeros_like(keys)], 1))
+    [found] = histogram_on_gpu(given, axis=0, num_keys=length)
+    assert_same([found[:, 0]], [counted(keys, length)])
+    assert_same([found[:, 1]], [counted(keys, length)])
+    assert_same([found[:, 2]], [counted(np.zeros_like(keys), length)])
+    [alone] = histogram_on_gpu(given[:, 0], axis=0, num_keys=length)
+    assert_same([alone], [counted(keys, length)])
+
+
+def test_few_numbers_have_many_places_and_few_keys_do_not():
+    assert [copies_of(2**26, counts) for counts in (1, 256, 2**16, 2**20, 2**22)] == [
+        *(2**16, 256, 32, 4, 1)
+    ]
+    assert copies_of(1000, 256) == 1
 
 
 # partition

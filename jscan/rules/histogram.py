@@ -1,0 +1,43 @@
+"""The rules of ``histogram_p``. Its result is an integer, so that it has no derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax.core import ShapedArray
+
+from jscan import extent
+from jscan.plain.counts import histogram_across, histogram_in_plain_jax, histogram_on_gpu
+from jscan.plain.uneven import histogram_uneven
+from jscan.primitives import AxisName, histogram_p
+from jscan.rules import base, partition
+
+
+def histogram_abstract_eval(
+    keys: ShapedArray, *, axis: int, num_keys: int, axis_name: AxisName, **_: Any
+) -> list[ShapedArray]:
+    """int32 with ``num_keys`` elements in place of the axis; no device has another result."""
+    shape = (*keys.shape[:axis], num_keys, *keys.shape[axis + 1 :])
+    like = extent.alike_across(keys, axis_name)
+    return [like.update(shape=shape, dtype=jnp.dtype(jnp.int32), weak_type=False)]
+
+
+def histogram_dimensions(
+    operands: Sequence[ShapedArray], results: Sequence[ShapedArray], *, axis: int, **_: Any
+) -> partition.Dimensions:
+    """Those of the keys; the counts are whole along the axis on each device."""
+    return partition.reduced(axis, operands, results, 1)
+
+
+base.register(
+    histogram_p,
+    name="histogram",
+    abstract_eval=histogram_abstract_eval,
+    plain=histogram_in_plain_jax,
+    across=histogram_across,
+    uneven=histogram_uneven,
+    in_kernels=histogram_on_gpu,
+    dimensions=histogram_dimensions,
+)
