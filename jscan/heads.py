@@ -36,6 +36,20 @@ def before(x: jax.Array, *, axis: int) -> jax.Array:
     return moved_on(x, np.zeros((), x.dtype)[()], axis=axis, reverse=False)
 
 
+def after(x: jax.Array, *, axis: int) -> jax.Array:
+    """The element behind each one along ``axis``, and zero behind the last."""
+    return moved_on(x, np.zeros((), x.dtype)[()], axis=axis, reverse=True)
+
+
+def turned(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+    """``x`` moved on by one place, with what falls out at its end in the place left free."""
+    last = x.shape[axis] - 1
+    out, free = (0, last) if reverse else (last, 0)
+    end = lax.slice_in_dim(x, out, out + 1, axis=axis)
+    is_free = lax.broadcasted_iota(jnp.int32, x.shape, axis) == np.int32(free)
+    return jnp.where(is_free, end, (after if reverse else before)(x, axis=axis))
+
+
 def moved_on(x: jax.Array, value: ArrayLike, *, axis: int, reverse: bool) -> jax.Array:
     """``x`` moved on by one place in scan order, with ``value`` in the place left free.
 
