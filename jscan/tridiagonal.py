@@ -39,7 +39,7 @@ from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
 from jscan.eager import compiled, elements, number
-from jscan.operators import float_limits
+from jscan.operators import float_limits, integer_limits
 from jscan.recurrences import linear_recurrence
 from jscan.scans import associative_scan
 
@@ -217,7 +217,7 @@ class Matrix:
         excess = _Rows.of(self).excess
         integer = jnp.dtype(f"int{8 * excess.dtype.itemsize}")
         bits = lax.bitcast_convert_type(excess, integer)
-        negative = lax.bitwise_not(bits) ^ jnp.iinfo(integer).min
+        negative = lax.bitwise_not(bits) ^ integer_limits(integer).min
         return jnp.min(jnp.where(bits < 0, negative, bits), self.axis, keepdims=True)
 
 
