@@ -23,6 +23,7 @@ import jax
 from jscan.kernels.tuning import h100, h200
 from jscan.kernels.tuning.cut import Rule, Shape, Tuning, first_match, next_power_of_2
 from jscan.kernels.tuning.figures import Device
+from jscan.kernels.tuning.holding import LIGHT
 from jscan.kernels.tuning.pressure import of_a_warp
 
 MEASURED = {"NVIDIA H200": h200.DEVICE, "NVIDIA H100 80GB HBM3": h100.DEVICE}
@@ -64,14 +65,22 @@ def block(shape: Shape) -> Tuning | None:
         lanes = min(next_power_of_2(shape.inner), max(64, 1024 // length))
         while lanes > 2 and length * lanes * shape.width > known.block_bytes // 2:
             lanes //= 2
-    rows = 1
+    rows, most = 1, known.block_elements
+    if shape.inner > 1:
+        # Of narrow elements as many bytes: (508380, 3, 11), bfloat16, 27 µs with 2048 elements, 28
+        # with 1024, 40 with 512 (H200, 2026-11-23).
+        most *= 4 // min(shape.width, 4)
     if lanes >= shape.inner:
-        while rows * length * lanes < known.block_elements and rows < shape.outer:
+        while rows * length * lanes < most and rows < shape.outer:
             rows *= 2
     elements = rows * length * lanes
     programs = -(-shape.outer // rows) * -(-shape.inner // lanes)
     spread = programs < known.block_programs
     warps = min(16, max(1, elements // (1024 if spread else of_a_warp(shape))))
+    if shape.inner >= 32 and length <= 128:
+        # A thread has a lane of its own: (128, 50265), float16 recurrences by segments, 17 µs, 22
+        # where two share one (H200, 2026-11-23).
+        warps = min(warps, max(1, lanes // 32))
     return Tuning(length=length, lanes=lanes, warps=warps, window=1, rows=rows)
 
 
@@ -184,22 +193,28 @@ def suits_words(shape: Shape) -> bool:
 
 def _beside_lanes(shape: Shape) -> Tuning:
     """The tile of a row whose elements have other rows' between them in memory."""
-    lanes = min(32, next_power_of_2(shape.inner))
-    if shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32:
-        # Sectors at both ends are another program's too: sum (33, 2048, 999), float32, 0.64 of copy
-        # speed with 128 lanes, 0.58 with 64, 0.47 with 32 (H200, 2026-11-23).
-        lanes = 128 if shape.words == 1 and not shape.segmented else 64 if shape.words < 4 else 32
+    lanes, warps = min(32, next_power_of_2(shape.inner)), 1
+    light = shape.equations <= LIGHT
+    if 4 < shape.inner < 32 and shape.leaves == 1 and light:
+        # Few threads have a lane each, and a tile is long: (5 10^6, 6), float32 sums, 98 µs, 117
+        # with 256 places and one warp; (441499, 19), int8 minima by segments, 29 and 69 (H200).
+        return Tuning(length=512, lanes=8, warps=4, window=16)
     length = min(device().lane_elements // lanes // shape.registers, 1024)
     # Both together spill: logaddexp by segments, bfloat16, 972 to 2616 bytes with half the tile.
-    length //= 2 ** (shape.segmented + (shape.equations > 4))
+    length //= 2 ** (shape.segmented + (not light))
     if 4 < lanes < 32 and shape.inner < lanes:
         # Threads share a lane, and masks are held: sum of (420979, 10), float32, spilled 2.4 kB
         # with 128 positions a thread.
         length = min(length, 2048 // lanes)
+    if shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32:
+        # Sectors at both ends are another program's too. (30522, 2549), bfloat16 recurrences by
+        # segments, 616 µs and 1061 with 64 lanes and a warp; (1259, 26647), int8 recurrences, 68
+        # and 126; (30000, 999), logaddexp, 88 and 167 (H200, 2026-11-23).
+        lanes, warps = 128, 4
     # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to
     # go (benchmarks/NOTES.md, "The tile").
     window = 2 if lanes >= 32 else 8 if lanes == 16 else 16
-    return Tuning(length=max(length, 16), lanes=lanes, warps=1, window=window)
+    return Tuning(length=max(length, 16), lanes=lanes, warps=warps, window=window)
 
 
 # --- two passes ---------------------------------------------------------------------------------
@@ -272,18 +287,27 @@ def strips(shape: Shape) -> Tuning:
         together = max(1, min(aligned, lanes // 32))
         registers = max(shape.words, shape.leaves if together > 2 else 1)
         elements = device().strip_elements * (2 if together > 2 else 1)
+        if not shape.segmented and together == 1:
+            # Without keys there is room for more: (13381, 317), float32, 9 µs with 2048, 14 with
+            # 512; (146609, 10), bfloat16, 13 µs with 8 lanes, 16 with 16 (H200, 2026-11-23).
+            lanes, elements = min(lanes, 8 if shape.inner < 32 else 32), 4 * elements
         strip = max(2, elements // lanes // registers)
-        window = 2 if lanes > 16 else 8
-        most, least = 32 * strip, 8 * strip
+        window = 2 if lanes > 16 else 8 if lanes > 8 else 16
+        # Strips are read one behind the other: (1940, 7) into 3 segments, 5 µs by tiles of one, 15
+        # by tiles of eight.
+        most, least = 32 * strip, max(strip if shape.segmented else 2 * strip, 64)
     else:
         lanes, window = 1, 32
-        # Without keys there is room for twice as many: affine, 2^28, 634 µs with 512 elements, 521
-        # with 1024; its bytes take 528 (H200, 2026-11-22).
-        strip = _strip(shape) * (1 if shape.segmented or shape.words == 1 else 2)
+        # Without keys there is room for more: affine, 2^28, 634 µs with 512 elements, 521 with
+        # 1024; its bytes take 528; an operator of four equations, 2^23, float32, 12.5 with 2048, 15
+        # with 512 (H200).
+        strip = _strip(shape) * (1 if shape.segmented else 4 if shape.words == 1 else 2)
         most, least = 8 * strip, strip
     columns = shape.outer * -(-shape.inner // lanes)
-    length = most
-    while length > least and columns * -(-shape.n // length) < device().programs:
+    length, enough = most, device().programs
+    if shape.inner == 1 and not shape.segmented:
+        enough //= 2  # a strip is that of four programs
+    while length > least and columns * -(-shape.n // length) < enough:
         length //= 2
     return Tuning(length, lanes, warps=1, window=window, strip=strip, together=together)
 
