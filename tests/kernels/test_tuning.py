@@ -12,7 +12,7 @@ import pytest
 import jscan
 from jscan import operators
 from jscan.kernels import tuning
-from jscan.kernels.tuning import choose
+from jscan.kernels.tuning import measured
 from jscan.kernels.tuning.cut import Rule, first_match
 from tests.kernels.test_lowering import cuda_program
 
@@ -69,10 +69,10 @@ def test_every_level_of_a_reduction_leaves_less(chosen):
         assert levels <= 10, shape
 
 
-@pytest.mark.parametrize("kind", choose.MEASURED)
+@pytest.mark.parametrize("kind", measured.MEASURED)
 @pytest.mark.parametrize("table", ["few", "full"])
 def test_every_rule_is_the_first_that_holds_for_some_shape(kind, table):
-    rules = getattr(choose.MEASURED[kind], table)
+    rules = getattr(measured.MEASURED[kind], table)
     operands = [
         (1, 1),
         (2, 1),
@@ -124,8 +124,8 @@ def test_the_first_rule_that_holds_is_taken():
 
 @pytest.mark.parametrize("processors", [1, 20, 108, 160])
 def test_a_device_that_nobody_measured_is_cut_by_its_multiprocessors(monkeypatch, processors):
-    device = choose.MEASURED["NVIDIA H200"].resized(processors)
-    monkeypatch.setattr(choose, "device", lambda: device)
+    device = measured.MEASURED["NVIDIA H200"].resized(processors)
+    monkeypatch.setattr(measured, "device", lambda: device)
     assert device.programs == 16 * processors
     for shape in SHAPES:
         cuts = [tuning.lookback(shape), tuning.strips(shape), tuning.parts(shape)]
@@ -139,7 +139,7 @@ def test_a_device_that_nobody_measured_is_cut_by_its_multiprocessors(monkeypatch
 
 
 def test_a_measured_device_resized_to_itself_is_the_same():
-    for device in choose.MEASURED.values():
+    for device in measured.MEASURED.values():
         assert device.resized(device.processors) == device
 
 

@@ -3,9 +3,7 @@
     block                rows that fit a tile
     lookback, serial     tiles of a row that several programs share
     chain                the same, where every tile waits for its neighbour
-    parts                two passes over parts of a row
-    strips, tree, walks  reductions in one pass, level by level, and by resident programs
-    alone                the first of these, where tiles look at one tile at a time
+    parts, strips, ...   what is read strip by strip (`tuning.by_strips`)
 
 `chosen` takes the one that suits a strategy. A shape that brings a tile of its own is cut by that.
 The figures of a device are in a file of its kind; what is here holds for all of them.
@@ -14,47 +12,25 @@ The figures of a device are in a file of its kind; what is here holds for all of
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
 from collections.abc import Callable, Mapping
 
-import jax
-
-from jscan.kernels.tuning import h100, h200
-from jscan.kernels.tuning.cut import Rule, Shape, Tuning, first_match, next_power_of_2
-from jscan.kernels.tuning.figures import Device
+from jscan.kernels.tuning import measured
+from jscan.kernels.tuning.by_strips import alone, parts, strips, tree, walks
+from jscan.kernels.tuning.cut import HEAVY, Rule, Shape, Tuning, first_match, next_power_of_2
 from jscan.kernels.tuning.holding import LIGHT
 from jscan.kernels.tuning.pressure import of_a_warp
-
-MEASURED = {"NVIDIA H200": h200.DEVICE, "NVIDIA H100 80GB HBM3": h100.DEVICE}
-
-
-@functools.cache
-def device() -> Device:
-    """The figures of the first GPU, or those of an H200 where there is no GPU.
-
-    Kernels are interpreted then, or lowered for another machine. A GPU that was not measured takes
-    the H200's, resized to its multiprocessors.
-    """
-    try:
-        gpu = jax.devices("gpu")[0]
-    except RuntimeError:
-        return h200.DEVICE
-    measured = MEASURED.get(gpu.device_kind)
-    return measured or h200.DEVICE.resized(getattr(gpu, "core_count", h200.DEVICE.processors))
-
 
 # --- one program a row --------------------------------------------------------------------------
 
 
 def longest_block(shape: Shape) -> int:
     """The most elements of a row that fit a tile."""
-    return device().block_bytes // shape.width
+    return measured.device().block_bytes // shape.width
 
 
 def block(shape: Shape) -> Tuning | None:
     """The tile of whole rows, or None where a row does not fit."""
-    known = device()
+    known = measured.device()
     length = next_power_of_2(shape.n)
     if length > longest_block(shape):
         return None
@@ -99,10 +75,6 @@ def suits_block(shape: Shape, tile: Tuning) -> bool:
 
 # --- several programs a row ---------------------------------------------------------------------
 
-HEAVY = 40
-"""Operators of more equations than this take half the tile: a tile's program is unrolled, and would
-outgrow the instruction cache."""
-
 
 WIDE = 12
 """Elements of more words take short tiles. Products of 4 x 4 matrices, sixteen words, take 255
@@ -116,7 +88,7 @@ def lookback(shape: Shape) -> Tuning:
         return shape.tile
     if shape.inner > 1:
         return _beside_lanes(shape)
-    rule = first_match(device().few, shape)
+    rule = first_match(measured.device().few, shape)
     return of_neighbours(shape, rule or _full(shape))
 
 
@@ -161,7 +133,7 @@ def _full(shape: Shape) -> Rule:
     # Where tiles have rows enough to begin with, the way back is short, and small tiles hold fewer
     # registers: (12288, 16384) affine 0.94 of copy speed with 1024 positions, 0.91 with 2048 (H200,
     # 2026-11-22).
-    many_rows = shape.outer >= device().many_rows and shape.leaves == 2
+    many_rows = shape.outer >= measured.device().many_rows and shape.leaves == 2
     # Masks of words take registers: int8 sums of (2560, 50257) 0.66 of copy speed with 4096 places,
     # 0.55 with 8192; by affine 0.80 with 1024, 0.68 with 2048 (H200, 2026-11-23).
     by_words = shape.uneven and suits_words(shape)
@@ -172,7 +144,7 @@ def _full(shape: Shape) -> Rule:
 
 def full_rule(shape: Shape) -> Rule:
     """The first rule that holds for the shape where there are elements enough."""
-    rule = first_match(device().full, shape)
+    rule = first_match(measured.device().full, shape)
     assert rule is not None, "the last rule holds for every shape"
     return rule
 
@@ -199,7 +171,7 @@ def _beside_lanes(shape: Shape) -> Tuning:
         # Few threads have a lane each, and a tile is long: (5 10^6, 6), float32 sums, 98 µs, 117
         # with 256 places and one warp; (441499, 19), int8 minima by segments, 29 and 69 (H200).
         return Tuning(length=512, lanes=8, warps=4, window=16)
-    length = min(device().lane_elements // lanes // shape.registers, 1024)
+    length = min(measured.device().lane_elements // lanes // shape.registers, 1024)
     # Both together spill: logaddexp by segments, bfloat16, 972 to 2616 bytes with half the tile.
     length //= 2 ** (shape.segmented + (not light))
     if 4 < lanes < 32 and shape.inner < lanes:
@@ -215,163 +187,6 @@ def _beside_lanes(shape: Shape) -> Tuning:
     # go (benchmarks/NOTES.md, "The tile").
     window = 2 if lanes >= 32 else 8 if lanes == 16 else 16
     return Tuning(length=max(length, 16), lanes=lanes, warps=warps, window=window)
-
-
-# --- two passes ---------------------------------------------------------------------------------
-
-
-def suits_levels(shape: Shape) -> bool:
-    """Whether a long axis of several words is better reduced by resident programs.
-
-    They do not wait for each other: affine, 2^28, 507 µs, and by looking back 521 to 586 (H200,
-    2026-11-22). The second kernel takes what a launch takes.
-    """
-    alone = shape.outer * shape.inner == 1 and not shape.segmented
-    return alone and shape.tile is None and shape.words > 1 and shape.n >= 2**22
-
-
-def suits_two_passes(shape: Shape, results: int) -> bool:
-    """Whether two passes are better than one: where operands stay in the cache between them."""
-    two_words = (shape.leaves, shape.width, results) == (2, 8, 1)
-    least, most = device().two_passes
-    few = least < shape.outer * shape.n <= most
-    return two_words and few and shape.inner == 1 and not shape.segmented
-
-
-def parts(shape: Shape) -> Tuning:
-    """The parts of a scan in two passes: their number depends on the shape and the device alone."""
-    if shape.tile is not None:
-        return dataclasses.replace(shape.tile, rows=1, strip=shape.tile.strip_or_tile)
-    lanes, warps, strip = 1, 1, 1024
-    if shape.inner > 1:
-        lanes = min(32, next_power_of_2(shape.inner))
-        strip = max(16, 1024 // lanes // shape.words)
-    else:
-        if shape.segmented:
-            warps, strip = 2, 512
-        if shape.width > 16:
-            strip = max(128, strip * 4 // shape.words)
-    return Tuning(_part(shape, lanes, strip), lanes, warps, 1, strip=strip)
-
-
-def _part(shape: Shape, lanes: int, strip: int) -> int:
-    """The length of a part, a multiple of the strip's: parts are as many as resident programs."""
-    columns = shape.outer * -(-shape.inner // lanes)
-    strips, parts = -(-shape.n // strip), max(1, device().programs // columns)
-    return -(-strips // parts) * strip
-
-
-# --- reductions ---------------------------------------------------------------------------------
-
-LEVEL = 16
-"""The fewest positions that a level reduces to one, or to two where there are segments."""
-
-ENTRIES = 8192
-"""So many entries of resident programs are one strip of one program; others are walked by one."""
-
-
-def strips(shape: Shape) -> Tuning:
-    """The tile of a reduction in one pass.
-
-    Tiles of more strips wait less, and too few programs leave multiprocessors idle.
-    """
-    if shape.tile is not None:
-        return shape.tile
-    together = 1
-    if shape.inner > 1:
-        # A thread takes 16 bytes of lanes at once where rows are multiples of that, and a warp
-        # those of 32 threads: an address and a condition are for several elements.
-        widest = 16 // next_power_of_2(-(-shape.width // shape.leaves))
-        aligned = math.gcd(shape.inner, max(1, min(8, widest)))
-        lanes = min(32 * max(2, aligned), next_power_of_2(shape.inner))
-        together = max(1, min(aligned, lanes // 32))
-        registers = max(shape.words, shape.leaves if together > 2 else 1)
-        elements = device().strip_elements * (2 if together > 2 else 1)
-        if not shape.segmented and together == 1:
-            # Without keys there is room for more: (13381, 317), float32, 9 µs with 2048, 14 with
-            # 512; (146609, 10), bfloat16, 13 µs with 8 lanes, 16 with 16 (H200, 2026-11-23).
-            lanes, elements = min(lanes, 8 if shape.inner < 32 else 32), 4 * elements
-        strip = max(2, elements // lanes // registers)
-        window = 2 if lanes > 16 else 8 if lanes > 8 else 16
-        # Strips are read one behind the other: (1940, 7) into 3 segments, 5 µs by tiles of one, 15
-        # by tiles of eight.
-        most, least = 32 * strip, max(strip if shape.segmented else 2 * strip, 64)
-    else:
-        lanes, window = 1, 32
-        # Without keys there is room for more: affine, 2^28, 634 µs with 512 elements, 521 with
-        # 1024; its bytes take 528; an operator of four equations, 2^23, float32, 12.5 with 2048, 15
-        # with 512 (H200).
-        strip = _strip(shape) * (1 if shape.segmented else 4 if shape.words == 1 else 2)
-        most, least = 8 * strip, strip
-    columns = shape.outer * -(-shape.inner // lanes)
-    length, enough = most, device().programs
-    if shape.inner == 1 and not shape.segmented:
-        enough //= 2  # a strip is that of four programs
-    while length > least and columns * -(-shape.n // length) < enough:
-        length //= 2
-    return Tuning(length, lanes, warps=1, window=window, strip=strip, together=together)
-
-
-def _strip(shape: Shape) -> int:
-    """The positions that are read at once of a row whose elements are neighbours, beside keys."""
-    heavy = 2 if shape.equations > HEAVY else 1
-    return max(128, device().strip_elements // shape.words // heavy)
-
-
-def alone(shape: Shape) -> Tuning:
-    """The tile of a reduction whose tiles look at one tile at a time.
-
-    Every warp reads a lone word for itself, and would go its own way.
-    """
-    return dataclasses.replace(strips(shape), window=1, warps=1)
-
-
-def tree(shape: Shape) -> Tuning:
-    """The tile of a reduction in several levels: one strip."""
-    tuned = _level(shape)
-    length = tuned.strip_or_tile
-    return dataclasses.replace(tuned, length=length, rows=1, strip=length)
-
-
-def walks(shape: Shape) -> Tuning:
-    """The parts of a reduction by resident programs."""
-    tuned = _level(shape)
-    if shape.tile is not None:
-        return dataclasses.replace(tuned, rows=1, strip=tuned.strip_or_tile)
-    return dataclasses.replace(tuned, length=_part(shape, tuned.lanes, tuned.strip))
-
-
-def _level(shape: Shape) -> Tuning:
-    """The strip of a level: four times as long where there are no keys.
-
-    A warp of shorter ones has too few bytes under way: sum of 2^28 by resident programs 522 µs with
-    512 elements, 248 with 2048; by a tree 321 and 239 (H200, 2026-11-22).
-    """
-    tuned = strips(shape)
-    if shape.tile is not None:
-        return tuned
-    lanes, strip = tuned.lanes, tuned.strip
-    if shape.inner > 1:
-        # A tile leaves two entries, so that a strip of two would be no step forward.
-        strip = max(strip, LEVEL)
-        lanes = min(lanes, 64, next_power_of_2(2**14 // (strip * shape.width)))
-    elif not shape.segmented:
-        strip = 4 * _strip(shape)
-    together = max(1, min(tuned.together, lanes // 32))
-    length = max(tuned.length, strip)
-    return dataclasses.replace(tuned, strip=strip, lanes=lanes, length=length, together=together)
-
-
-def entries(extent: int, tuned: Tuning) -> Tuning:
-    """The next level of a reduction, of so many entries a row, behind tiles that were ``tuned``."""
-    length = next_power_of_2(extent)
-    if tuned.strip == tuned.length:
-        fits = length <= tuned.length
-        return dataclasses.replace(tuned, length=length, strip=length) if fits else tuned
-    if tuned.lanes == 1 and length <= ENTRIES:
-        return Tuning(length, lanes=1, warps=max(1, length // 1024), window=1, strip=length)
-    strips = -(-extent // tuned.strip)
-    return dataclasses.replace(tuned, length=strips * tuned.strip)
 
 
 # --- by strategy --------------------------------------------------------------------------------

@@ -12,6 +12,10 @@ from jscan.called import Leaf
 from jscan.kernels.complex import real_dtypes
 from jscan.kernels.layout import outer_n_inner
 
+HEAVY = 40
+"""Operators of more equations than this take half the tile: a tile's program is unrolled, and would
+outgrow the instruction cache."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jscan.kernels.tuning import choose
+from jscan.kernels.tuning import choose, measured
 from jscan.kernels.tuning.cut import Shape, Tuning, first_match
 from jscan.kernels.tuning.holding import LIGHT
 
@@ -44,7 +44,7 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool) -> Tuning:
         return dataclasses.replace(
             tuned, length=held or tuned.length, strip=512, held=512 if held else 0
         )
-    few = first_match(choose.device().few, flagged)
+    few = first_match(measured.device().few, flagged)
     tuned = choose.of_neighbours(shape, few or choose.full_rule(flagged))
     return dataclasses.replace(tuned, length=min(tuned.length, 1024 * tuned.warps))
 

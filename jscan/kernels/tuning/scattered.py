@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jscan.kernels.tuning import choose
+from jscan.kernels.tuning import measured
 from jscan.kernels.tuning.cut import Shape, Tuning, first_match
 
 STRIP = 512
@@ -36,11 +36,11 @@ def sends(shape: Shape) -> Tuning:
     if chosen.length >= shape.n:
         walks = shape.inner == 1 and chosen.rows == 1 and chosen.length > 2 * STRIP * chosen.warps
         return dataclasses.replace(chosen, strip=STRIP * chosen.warps) if walks else chosen
-    if shape.inner > 1 or first_match(choose.device().few, shape) is not None:
+    if shape.inner > 1 or first_match(measured.device().few, shape) is not None:
         most = 1024 if 1 < chosen.lanes < 32 else 2048
         return dataclasses.replace(chosen, length=min(chosen.length, most // chosen.lanes))
     # Longer tiles look back less often; shorter ones keep more of a device busy.
     length = 16 * STRIP
-    while length > 2 * STRIP and shape.outer * -(-shape.n // length) < choose.device().programs:
+    while length > 2 * STRIP and shape.outer * -(-shape.n // length) < measured.device().programs:
         length //= 2
     return Tuning(length=length, lanes=1, warps=1, window=32, strip=STRIP)

@@ -1,0 +1,168 @@
+"""The cut of what is read strip by strip: scans in two passes, and reductions.
+
+parts                two passes over parts of a row
+strips, tree, walks  reductions in one pass, level by level, and by resident programs
+alone                the first of these, where tiles look at one tile at a time
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from jscan.kernels.tuning import measured
+from jscan.kernels.tuning.cut import HEAVY, Shape, Tuning, next_power_of_2
+
+
+def suits_levels(shape: Shape) -> bool:
+    """Whether a long axis of several words is better reduced by resident programs.
+
+    They do not wait for each other: affine, 2^28, 507 µs, and by looking back 521 to 586 (H200,
+    2026-11-22). The second kernel takes what a launch takes.
+    """
+    alone = shape.outer * shape.inner == 1 and not shape.segmented
+    return alone and shape.tile is None and shape.words > 1 and shape.n >= 2**22
+
+
+def suits_two_passes(shape: Shape, results: int) -> bool:
+    """Whether two passes are better than one: where operands stay in the cache between them."""
+    two_words = (shape.leaves, shape.width, results) == (2, 8, 1)
+    least, most = measured.device().two_passes
+    few = least < shape.outer * shape.n <= most
+    return two_words and few and shape.inner == 1 and not shape.segmented
+
+
+def parts(shape: Shape) -> Tuning:
+    """The parts of a scan in two passes: their number depends on the shape and the device alone."""
+    if shape.tile is not None:
+        return dataclasses.replace(shape.tile, rows=1, strip=shape.tile.strip_or_tile)
+    lanes, warps, strip = 1, 1, 1024
+    if shape.inner > 1:
+        lanes = min(32, next_power_of_2(shape.inner))
+        strip = max(16, 1024 // lanes // shape.words)
+    else:
+        if shape.segmented:
+            warps, strip = 2, 512
+        if shape.width > 16:
+            strip = max(128, strip * 4 // shape.words)
+    return Tuning(_part(shape, lanes, strip), lanes, warps, 1, strip=strip)
+
+
+def _part(shape: Shape, lanes: int, strip: int) -> int:
+    """The length of a part, a multiple of the strip's: parts are as many as resident programs."""
+    columns = shape.outer * -(-shape.inner // lanes)
+    strips, parts = -(-shape.n // strip), max(1, measured.device().programs // columns)
+    return -(-strips // parts) * strip
+
+
+# --- reductions: in one pass, by levels, by resident programs ----------------------------------
+
+LEVEL = 16
+"""The fewest positions that a level reduces to one, or to two where there are segments."""
+
+ENTRIES = 8192
+"""So many entries of resident programs are one strip of one program; others are walked by one."""
+
+
+def strips(shape: Shape) -> Tuning:
+    """The tile of a reduction in one pass.
+
+    Tiles of more strips wait less, and too few programs leave multiprocessors idle.
+    """
+    if shape.tile is not None:
+        return shape.tile
+    together = 1
+    if shape.inner > 1:
+        # A thread takes 16 bytes of lanes at once where rows are multiples of that, and a warp
+        # those of 32 threads: an address and a condition are for several elements.
+        widest = 16 // next_power_of_2(-(-shape.width // shape.leaves))
+        aligned = math.gcd(shape.inner, max(1, min(8, widest)))
+        lanes = min(32 * max(2, aligned), next_power_of_2(shape.inner))
+        together = max(1, min(aligned, lanes // 32))
+        registers = max(shape.words, shape.leaves if together > 2 else 1)
+        elements = measured.device().strip_elements * (2 if together > 2 else 1)
+        if not shape.segmented and together == 1:
+            # Without keys there is room for more: (13381, 317), float32, 9 µs with 2048, 14 with
+            # 512; (146609, 10), bfloat16, 13 µs with 8 lanes, 16 with 16 (H200, 2026-11-23).
+            lanes, elements = min(lanes, 8 if shape.inner < 32 else 32), 4 * elements
+        strip = max(2, elements // lanes // registers)
+        window = 2 if lanes > 16 else 8 if lanes > 8 else 16
+        # Strips are read one behind the other: (1940, 7) into 3 segments, 5 µs by tiles of one, 15
+        # by tiles of eight.
+        most, least = 32 * strip, max(strip if shape.segmented else 2 * strip, 64)
+    else:
+        lanes, window = 1, 32
+        # Without keys there is room for more: affine, 2^28, 634 µs with 512 elements, 521 with
+        # 1024; its bytes take 528; an operator of four equations, 2^23, float32, 12.5 with 2048, 15
+        # with 512 (H200).
+        strip = _strip(shape) * (1 if shape.segmented else 4 if shape.words == 1 else 2)
+        most, least = 8 * strip, strip
+    columns = shape.outer * -(-shape.inner // lanes)
+    length, enough = most, measured.device().programs
+    if shape.inner == 1 and not shape.segmented:
+        enough //= 2  # a strip is that of four programs
+    while length > least and columns * -(-shape.n // length) < enough:
+        length //= 2
+    return Tuning(length, lanes, warps=1, window=window, strip=strip, together=together)
+
+
+def _strip(shape: Shape) -> int:
+    """The positions that are read at once of a row whose elements are neighbours, beside keys."""
+    heavy = 2 if shape.equations > HEAVY else 1
+    return max(128, measured.device().strip_elements // shape.words // heavy)
+
+
+def alone(shape: Shape) -> Tuning:
+    """The tile of a reduction whose tiles look at one tile at a time.
+
+    Every warp reads a lone word for itself, and would go its own way.
+    """
+    return dataclasses.replace(strips(shape), window=1, warps=1)
+
+
+def tree(shape: Shape) -> Tuning:
+    """The tile of a reduction in several levels: one strip."""
+    tuned = _level(shape)
+    length = tuned.strip_or_tile
+    return dataclasses.replace(tuned, length=length, rows=1, strip=length)
+
+
+def walks(shape: Shape) -> Tuning:
+    """The parts of a reduction by resident programs."""
+    tuned = _level(shape)
+    if shape.tile is not None:
+        return dataclasses.replace(tuned, rows=1, strip=tuned.strip_or_tile)
+    return dataclasses.replace(tuned, length=_part(shape, tuned.lanes, tuned.strip))
+
+
+def _level(shape: Shape) -> Tuning:
+    """The strip of a level: four times as long where there are no keys.
+
+    A warp of shorter ones has too few bytes under way: sum of 2^28 by resident programs 522 µs with
+    512 elements, 248 with 2048; by a tree 321 and 239 (H200, 2026-11-22).
+    """
+    tuned = strips(shape)
+    if shape.tile is not None:
+        return tuned
+    lanes, strip = tuned.lanes, tuned.strip
+    if shape.inner > 1:
+        # A tile leaves two entries, so that a strip of two would be no step forward.
+        strip = max(strip, LEVEL)
+        lanes = min(lanes, 64, next_power_of_2(2**14 // (strip * shape.width)))
+    elif not shape.segmented:
+        strip = 4 * _strip(shape)
+    together = max(1, min(tuned.together, lanes // 32))
+    length = max(tuned.length, strip)
+    return dataclasses.replace(tuned, strip=strip, lanes=lanes, length=length, together=together)
+
+
+def entries(extent: int, tuned: Tuning) -> Tuning:
+    """The next level of a reduction, of so many entries a row, behind tiles that were ``tuned``."""
+    length = next_power_of_2(extent)
+    if tuned.strip == tuned.length:
+        fits = length <= tuned.length
+        return dataclasses.replace(tuned, length=length, strip=length) if fits else tuned
+    if tuned.lanes == 1 and length <= ENTRIES:
+        return Tuning(length, lanes=1, warps=max(1, length // 1024), window=1, strip=length)
+    strips = -(-extent // tuned.strip)
+    return dataclasses.replace(tuned, length=strips * tuned.strip)
