@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jscan.kernels.tuning import measured
+from jscan.kernels.tuning import choose, measured
 from jscan.kernels.tuning.cut import Shape, Tuning, first_match
 
 STRIP = 512
