@@ -9,6 +9,7 @@ What the last word has behind the end of the axis counts for nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -30,6 +31,9 @@ class Bounds(NamedTuple):
 
     bounds: jax.Array
 
+
+Added: TypeAlias = Callable[[jax.Array, jax.Array, int], jax.Array]
+"""From bits and the words that they are in, both along the last axis, to so many words."""
 
 Marks: TypeAlias = jax.Array | Packed | Bounds
 """Head flags in a form that ``scan_p`` takes."""
@@ -66,10 +70,10 @@ def unpacked(words: jax.Array, *, axis: int, n: int) -> jax.Array:
     return lax.slice_in_dim(found.reshape(whole), 0, n, axis=axis) != 0
 
 
-def of_bounds(bounds: jax.Array, *, axis: int, n: int) -> jax.Array:
+def of_bounds(bounds: jax.Array, *, axis: int, n: int, added: Added | None = None) -> jax.Array:
     """The words (uint32) of ``n`` elements by where segments begin along ``axis``, in int32.
 
-    A fill of n / 8 bytes and a scatter: bits of a word are added, of which none comes twice.
+    Bits of a word are ``added``, by a scatter if by nothing else; of them none comes twice.
     """
     size = width(np.dtype(np.uint32))
     words = count(n, np.dtype(np.uint32))
@@ -80,15 +84,21 @@ def of_bounds(bounds: jax.Array, *, axis: int, n: int) -> jax.Array:
     place = jnp.minimum(rows, n - 1)
     bit = lax.shift_left(np.uint32(1), lax.rem(place, np.int32(size)).astype(jnp.uint32))
     bit = jnp.where(begins, bit, np.uint32(0))
+    found = (added or _scattered)(bit, lax.div(place, np.int32(size)), words)
+    return jnp.moveaxis(found, -1, axis)
 
-    def marked(word: jax.Array, bit: jax.Array) -> jax.Array:
+
+def _scattered(bits: jax.Array, word: jax.Array, words: int) -> jax.Array:
+    """The sum of the bits of each word: a fill of the words, and a scatter."""
+
+    def marked(bits: jax.Array, word: jax.Array) -> jax.Array:
         empty = jnp.zeros(words, jnp.uint32)
         how: dict[str, Any] = {"mode": "promise_in_bounds", "indices_are_sorted": True}
-        return empty.at[word].add(bit, **how)
+        return empty.at[word].add(bits, **how)
 
-    flat = (-1, rows.shape[-1])
-    found = jax.vmap(marked)(lax.div(place, np.int32(size)).reshape(flat), bit.reshape(flat))
-    return jnp.moveaxis(found.reshape(*rows.shape[:-1], words), -1, axis)
+    flat = (-1, bits.shape[-1])
+    found = jax.vmap(marked)(bits.reshape(flat), word.reshape(flat))
+    return found.reshape(*bits.shape[:-1], words)
 
 
 def packed(flags: jax.Array, dtype: np.dtype) -> jax.Array:

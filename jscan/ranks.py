@@ -35,8 +35,8 @@ def rank(
         head = _bind_rank(marks, axis=axis, emit=emit, size=min(length, n), **how)
         if length <= n:
             return head
-        shape = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
-        return lax.concatenate([head, lax.full(shape, np.int32(n))], axis)
+        end = [(0, length - n if d == axis else 0, 0) for d in range(head.ndim)]
+        return lax.pad(head, np.int32(n), end)
 
     dimensions = meshes.instead_of(axis) if emit == "places" else meshes.same
     return meshes.automatically(run, marks, like=[marks], dimensions=dimensions)

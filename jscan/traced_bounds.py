@@ -1,8 +1,9 @@
 """The bounds of segments, from lengths or offsets whose values are traced.
 
 Bounds are where each segment begins and the last one ends: they begin with 0 and never decrease.
-Traced values cannot be checked, and scans make bounds of whatever they are. Known values are
-checked by `jscan.arguments.descriptors`.
+Traced values cannot be checked, and scans make bounds of whatever they are. All else is done in the
+pass before a scan, so that its results are the bounds as they lie: a pass behind it would read and
+write them once more. Known values are checked by `jscan.arguments.descriptors`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def _of_offsets(offsets: jax.Array, total: int) -> jax.Array:
     given = _at_least_int32(offsets)
     inside = (given >= 0) & (given < total)
     bounds = lax.convert_element_type(jnp.where(inside, given, total), jnp.int32)
-    return _after_zero(lax.slice_in_dim(_scan(lax.min, bounds, reverse=True), 1, None))
+    is_first = lax.broadcasted_iota(jnp.int32, bounds.shape, 0) == 0
+    return _scan(lax.min, jnp.where(is_first, np.int32(0), bounds), reverse=True)
 
 
 def of_lengths(lengths: Array, total: int) -> jax.Array:
@@ -38,21 +40,20 @@ def of_lengths(lengths: Array, total: int) -> jax.Array:
 
 
 def _of_lengths(lengths: jax.Array, total: int) -> jax.Array:
-    # Each sum is cut down to the total at once, so that none exceeds twice the total: that fits
-    # 32 bits without a sign.
-    given = lax.convert_element_type(jnp.clip(_at_least_int32(lengths), 0, total), jnp.uint32)
-    limit = np.uint32(total)
-    ends = _scan(lambda a, b: jnp.minimum(a + b, limit), given, reverse=False)
-    return _after_zero(lax.convert_element_type(ends, jnp.int32))
+    given = lax.convert_element_type(jnp.clip(_at_least_int32(lengths), 0, total), jnp.int32)
+    limit = np.int32(total)
+    # Sums are cut down to the total before they exceed it, and then perhaps 32 bits.
+    behind_zero = lax.pad(given, np.int32(0), [(1, 0, 0)])
+    return _scan(lambda a, b: a + jnp.minimum(b, limit - a), behind_zero, reverse=False)
 
 
 def first(bounds: jax.Array, size: int, total: int) -> jax.Array:
     """The first bounds of each row, ``size`` of them; those behind the last are ``total``."""
 
     def run(bounds: jax.Array) -> jax.Array:
-        kept = lax.slice_in_dim(bounds, 0, min(size, bounds.shape[-1]), axis=-1)
-        shape = (*bounds.shape[:-1], size - kept.shape[-1])
-        return lax.concatenate([kept, lax.full(shape, np.int32(total))], bounds.ndim - 1)
+        # A negative pad cuts off. Unlike a concatenation it is part of the loop that uses it.
+        end = (0, size - bounds.shape[-1], 0)
+        return lax.pad(bounds, np.int32(total), [(0, 0, 0)] * (bounds.ndim - 1) + [end])
 
     return meshes.automatically(run, bounds, like=[])
 
@@ -60,10 +61,6 @@ def first(bounds: jax.Array, size: int, total: int) -> jax.Array:
 def _at_least_int32(x: jax.Array) -> jax.Array:
     """Integers in a dtype that can hold a total."""
     return lax.convert_element_type(x, jnp.int32) if x.dtype.itemsize < 4 else x
-
-
-def _after_zero(ends: jax.Array) -> jax.Array:
-    return lax.concatenate([jnp.zeros((1,), jnp.int32), ends], 0)
 
 
 def _scan(

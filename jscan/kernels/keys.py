@@ -136,6 +136,18 @@ class Keys:
         bound = locating.begins(operands[0], self._first(strip), behind)
         return jnp.where(key < last, bound, np.int32(-1))
 
+    def size(
+        self, tile: Tile, operands: Sequence[Ref], key: jax.Array, where: jax.Array
+    ) -> jax.Array:
+        """The number of elements by offsets; undefined but ``where`` there is such a segment."""
+        begin, end = (
+            language.load(
+                operands[0], [(self._first(tile), 1), (jnp.int32(behind), 1), (key, 1)], mask=where
+            )
+            for behind in (0, 1)
+        )
+        return end - begin
+
     def _heads(self, strip: Tile, descriptor: Ref) -> jax.Array:
         here = strip.load_shared(descriptor, self.views[0])
         if self.kind == "flags":

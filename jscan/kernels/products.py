@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,16 @@ from jscan.kernels.language import Ref
 from jscan.kernels.layout import View
 from jscan.kernels.registers import constant
 from jscan.kernels.tile import Tile
+
+
+class Places(Protocol):
+    """Elements of the axis and of lanes, as a program reaches them: a tile's, or others."""
+
+    def gather(self, ref: Ref, view: View, place: jax.Array) -> list[jax.Array]:
+        """The parts of the operand's elements at a ``place`` for each of these."""
+
+    def spread(self, column: jax.Array) -> jax.Array:
+        """A value for each place over the lanes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +53,22 @@ class Product:
         dense: Sequence[Ref],
     ) -> list[jax.Array]:
         """The elements of a strip; of what lies ``in_place``, columns come last."""
-        *entries, column = zip(in_place, views, strict=True)
-        place = _load(strip, *column)[0]
+        read = [_load(strip, *x) for x in zip(in_place, views, strict=True)]
+        return self.made(strip, read, dense)
+
+    def made(
+        self, at: Places, in_place: Sequence[Sequence[jax.Array]], dense: Sequence[Ref]
+    ) -> list[jax.Array]:
+        """The elements of what was read ``in_place``, by parts; columns come last."""
+        *entries, [place] = in_place
         exists = (place >= 0) & (place < np.asarray(self.columns, place.dtype)[()])
         place = jnp.where(exists, place, jnp.zeros_like(place)).astype(jnp.int32)
-        parts = [strip.spread(x) for entry in entries for x in _load(strip, *entry)]
+        parts = [at.spread(x) for entry in entries for x in entry]
         for ref, view in zip(dense, self.dense, strict=True):
-            parts += strip.gather(ref, view, place)
+            parts += at.gather(ref, view, place)
         pairs = zip(parts, self.function.in_avals, strict=True)
         made = language.mapped(self.function, [x.astype(a.dtype) for x, a in pairs])
-        exists = strip.spread(exists)
+        exists = at.spread(exists)
         return [
             jnp.where(exists, x, constant(x.shape, np.asarray(i, x.dtype)[()]))
             for x, i in zip(made, self.identity, strict=True)

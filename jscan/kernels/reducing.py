@@ -14,7 +14,8 @@ from jax import lax
 from jax.extend import core
 
 from jscan.combine import Combine
-from jscan.kernels import absent, fill, keys, launch, partials, reduction, tuning
+from jscan.kernels import absent, by_rows, fill, keys, launch, partials, reduction, tuning
+from jscan.kernels.addresses import WIDE
 from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
 from jscan.kernels.operator import prepare
@@ -77,6 +78,7 @@ def reduce(
         # A program searches the offsets of one row.
         tuned = dataclasses.replace(tuned, rows=1)
     cut = launch.Cut(launch.readable(leaves), full, axis, tuned)
+    result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
     real_results = tuple(real for d in results for real in real_dtypes(d))
     described, told = _keys(descriptor, full, axis, kind, num_segments, tuned.length)
     order_view = None
@@ -102,7 +104,15 @@ def reduce(
         order=order_view,
         product=product,
     )
-    if absent.pays(told, described, task.written):
+    by_itself = _rows(task, cut, described, method) if tile is None else None
+    if by_itself is not None:
+        task = dataclasses.replace(task, long=by_itself.long if by_itself.long < full[axis] else 0)
+        operands = [*cut.operands, *described]
+        starts, marks = by_rows.run(task, by_itself, operands, interpret=interpret)
+        if not marks:
+            return _shaped(starts, result_shape, results)
+        described += marks
+    elif absent.pays(told, described, task.written):
         written = cut.geometry, task.empty
         starts = absent.filled(told, described[0], *written, interpret=interpret)
     else:
@@ -115,10 +125,29 @@ def reduce(
         outputs = partials.run(task, cut, described, interpret, starts)
     else:
         state = task.state if task.geometry.tiles > 1 else None
-        body = functools.partial(reduction.kernel, task, tuned.window)
+        kernel = by_rows.long_rows if task.long else reduction.kernel
+        body = functools.partial(kernel, task, tuned.window)
         outputs = cut.call(task, described, body, state, "jscan_reduce", interpret, starts)
-    result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
-    return launch.joined([x.reshape(result_shape) for x in outputs], results)
+    return _shaped(outputs, result_shape, results)
+
+
+def _shaped(
+    outputs: Sequence[jax.Array], shape: tuple[int, ...], dtypes: Sequence[np.dtype]
+) -> list[jax.Array]:
+    """What kernels write as results of ``dtypes``."""
+    return launch.joined([x.reshape(shape) for x in outputs], dtypes)
+
+
+def _rows(
+    task: Reduction, cut: launch.Cut, described: Sequence[jax.Array], method: str
+) -> tuning.ByRows | None:
+    """How rows of a sparse matrix are taken several to a program; None where they are not."""
+    g, keys = task.geometry, task.keys
+    whole = keys.kind == "offsets" and keys.bounds == keys.num_segments + 1
+    near = max(x.size for x in (*cut.operands, *described)) < WIDE
+    if task.product is None or method != "auto" or not (whole and near):
+        return None
+    return tuning.by_rows(g.n, keys.num_segments, g.inner)
 
 
 _LEVELS = ("scan_then_propagate", "reduce_then_scan", "repeatable")

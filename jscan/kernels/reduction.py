@@ -80,15 +80,16 @@ class Reduction:
     chained: bool = False  # whether tiles wait for their neighbours, and take tickets
     order: View | None = None  # where an operand lies that says which element comes when, if any
     product: Product | None = None  # how elements are made, if they are not read
+    long: int = 0  # only rows of more elements are reduced, in tiles with marks; all rows if 0
 
     @property
     def inputs(self) -> int:
         """How many references are read: the leaves, what describes segments, and what is gathered.
 
-        This is the order, or what elements are made of.
+        This is the order, or what elements are made of. Marks of tiles come last.
         """
         gathered = len(self.product.dense) if self.product else int(self.order is not None)
-        return len(self.views) + self.keys.operands + gathered
+        return len(self.views) + self.keys.operands + gathered + (self.long > 0)
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
@@ -167,7 +168,7 @@ class StripWalk:
         count, described = len(reduction.views), self.keys.operands
         self.inputs = refs[:count]
         self.described = refs[count : count + described]
-        self.gathered = refs[count + described : reduction.inputs]
+        self.gathered = refs[count + described : reduction.inputs - (reduction.long > 0)]
         self.outputs = refs[reduction.inputs :]
         self.before = self.keys.before(tile, self.described)
         self.place = tile.cut(g)
@@ -319,7 +320,14 @@ class StripWalk:
     def _wanted(self, key: jax.Array, ends: jax.Array, waits: jax.Array | None) -> jax.Array:
         """Which elements' totals are written here."""
         where = ends & self.keys.inside(key)
-        return where if waits is None else where & ~waits
+        if waits is not None:
+            where = where & ~waits
+        return where & self.is_long(key, where) if self.reduction.long else where
+
+    def is_long(self, key: jax.Array, where: jax.Array) -> jax.Array:
+        """Which of the segments are those that are reduced; undefined but ``where`` they exist."""
+        size = self.keys.size(self.tile, self.described, key, where)
+        return size > np.int32(self.reduction.long)
 
     def _scatter(self, scatter: Callable[..., None], marked: Marked) -> None:
         for ref, value in self.results(marked.values):
@@ -360,10 +368,12 @@ def _merged(left: Marked, right: Marked) -> tuple[Marked, Marked]:
 def _finish(walk: StripWalk, window: int, words: Ref, runs: Runs) -> None:
     """Publishes the last run, and looks back for the first one's total, if that is wanted."""
     reduction, tile, before, state = walk.reduction, walk.tile, walk.before, walk.reduction.state
-    restarts = jnp.broadcast_to((runs.key != before) | (tile.index == 0), runs.last[0].shape)
+    # No tile has published anything of a segment that is not reduced here.
+    asks = (walk.is_long(before, before >= 0) if reduction.long else True) & (tile.index > 0)
+    restarts = jnp.broadcast_to((runs.key != before) | ~asks, runs.last[0].shape)
     told = restarts if reduction.chained else None  # what is no PREFIX is not for a neighbour
     state.publish(words, tile, AGGREGATE + restarts.astype(jnp.int32), runs.last, told)
-    wanted = (runs.first_over | ~restarts) & (tile.index > 0)
+    wanted = (runs.first_over | ~restarts) & asks
 
     def end_first_run() -> None:
         identity = commuting_identity(reduction.operator)

@@ -32,12 +32,14 @@ def locate_in_kernels(
         raise base.NoKernel("there is nothing to locate")
     if max(n, bounds.size) >= extent.FAR:
         raise base.NoKernel("the axis is too long for 32 bits")
-    if emit == "flags":
-        axis = bounds.ndim - 1
-        return [bits.unpacked(bits.of_bounds(bounds, axis=axis, n=n), axis=axis, n=n)]
     # Pallas takes seconds to import, and only GPU programs need it.
+    from jscan import kernels
     from jscan.kernels import locating
 
+    if emit == "flags":
+        axis = bounds.ndim - 1
+        words = kernels.words_of_bounds(bounds, axis=axis, n=n, interpret=interpret)
+        return [bits.unpacked(words, axis=axis, n=n)]
     return [locating.ids(bounds, n=n, interpret=interpret)]
 
 

@@ -70,7 +70,7 @@ def scan_in_kernels(
         raise base.NoKernel(reason)
     flags = given.flags
     if flags is not None and kind == "offsets":
-        flags = bits.of_bounds(flags, axis=axis, n=full[axis])
+        flags = kernels.words_of_bounds(flags, axis=axis, n=full[axis], interpret=interpret)
     how |= {"reverse": reverse, "used": used, "interpret": interpret, "packed": kind != "flags"}
     return kernels.scan(leaves, flags, **how, **_begins(given))
 

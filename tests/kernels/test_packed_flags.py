@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import Segments, bits, operators, primitives
-from jscan.kernels import tuning
+from jscan import Segments, bits, kernels, operators, primitives
+from jscan.kernels import marking, tuning
 from tests import reference
 from tests.cases import head_flags
 from tests.engines import Engine
@@ -140,8 +140,11 @@ def test_bounds_become_words(build):
     assert set(re.findall(rf"tensor<{n}x(\w+)>", unpacked)) <= {"ui32", "i1"}
 
 
+@pytest.mark.parametrize("least", [0, marking.LEAST])
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 200])
-def test_words_of_bounds(n):
+def test_words_of_bounds(monkeypatch, n, least):
+    """By a reduction, which takes many, and by a scatter."""
+    monkeypatch.setattr(marking, "LEAST", least)
     rng = np.random.default_rng(n)
     for bounds in (
         [0, n],
@@ -151,7 +154,8 @@ def test_words_of_bounds(n):
     ):
         heads = np.zeros(n, bool)
         heads[[b for b in bounds if b < n]] = True
-        words = jax.jit(lambda b: bits.of_bounds(b, axis=0, n=n))(jnp.array(bounds, jnp.int32))
+        given = jnp.array(bounds, jnp.int32)
+        words = jax.jit(lambda b: kernels.words_of_bounds(b, axis=0, n=n, interpret=True))(given)
         np.testing.assert_array_equal(bits.known(words, n), heads)
         assert not bits.known(words, 32 * words.size)[n:].any()
 

@@ -1,0 +1,64 @@
+"""The choice of rows and lanes for a sparse matrix whose rows are taken several to a program.
+
+By reckoning, 2026-11-23: not measured yet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jscan.kernels.tuning import choose
+from jscan.kernels.tuning.cut import next_power_of_2
+
+
+@dataclasses.dataclass(frozen=True)
+class ByRows:
+    """The rows of a program, and how they are shared among its threads."""
+
+    rows: int  # of a program
+    width: int  # lanes of a row
+    steps: int  # entries that a lane takes in a turn
+    warps: int
+    alone: int  # entries of a turn of the whole program in one row
+    long: int  # rows of more entries are left to programs of equal numbers of entries
+
+
+SINGLE = 8
+"""Up to so many entries a row have one lane, which takes them in one turn: reads of neighbouring
+lanes are in the same sectors."""
+
+STEPS = 4
+"""Entries that a lane takes in a turn, where several lanes share a row."""
+
+MEAN = 1024
+"""Longer rows are as well taken by tiles of entries."""
+
+ELEMENTS, WARPS, ALONE = 128, 1, 512
+"""Rows times lanes of a program; its warps; entries of a turn in one row."""
+
+LONG = (1024, 16384)
+"""The least and the most entries of a row that are left to others. A row of the most is 32 turns of
+one program, of perhaps a microsecond each; where there are fewer entries, so many would be left
+waiting for it."""
+
+
+def by_rows(entries: int, rows: int, lanes: int) -> ByRows | None:
+    """The choice for so many entries in so many rows; None where rows are too long for it."""
+    mean = -(-entries // rows)
+    if mean > MEAN:
+        return None
+    width, steps = 1, STEPS
+    if lanes == 1 and mean > SINGLE:
+        width = min(32, next_power_of_2(-(-mean // STEPS)))
+    elif mean <= SINGLE:
+        steps = mean
+    least, most = LONG
+    share = next_power_of_2(4 * entries // choose.device().programs)
+    return ByRows(
+        rows=max(1, ELEMENTS // width),
+        width=width,
+        steps=steps,
+        warps=WARPS,
+        alone=ALONE,
+        long=min(max(least, share), most),
+    )
