@@ -80,12 +80,14 @@ def csr_matvec(
         number of entries, or there are no operators of that name.
 
     It is differentiable in ``values`` and ``x``; the derivative of ``x`` scatters. On a CUDA GPU
-    one kernel reads values and indices once, gathers, multiplies and adds up. Its programs take
-    equal numbers of entries, however long rows are. What it makes is in no memory, but for
-    ``transpose`` and in derivatives by extrema.
+    values and indices are read once by kernels that gather, multiply and add up: rows several to a
+    program, and those of thousands of entries by programs that take equal numbers of entries. What
+    they make is in no memory, but for ``transpose`` and in derivatives by extrema.
 
     Sources: Blelloch, Heroux and Zagha, *Segmented Operations for Sparse Matrix Computation on
-    Vector Multiprocessors* (1993); Sengupta et al., *Scan Primitives for GPU Computing* (2007).
+    Vector Multiprocessors* (1993); Sengupta et al., *Scan Primitives for GPU Computing* (2007);
+    Bell and Garland, *Implementing Sparse Matrix-Vector Multiplication on Throughput-Oriented
+    Processors* (2009).
 
     Example:
       >>> import jax.numpy as jnp

@@ -79,7 +79,8 @@ def test_batches(mapped, width):
         found = jax.vmap(product, in_axes=mapped)(*given)
     for number, result in enumerate(np.asarray(found)):
         own = [x[number] if axis == 0 else x for x, axis in zip(given, mapped, strict=True)]
-        reference.assert_equal(result, looped(*own, pair="sum-product"))
+        values, columns, offsets, x = own
+        reference.assert_equal(result, looped(values, columns, offsets, x, pair="sum-product"))
 
 
 def test_offsets_that_misfit_read_nothing_out_of_bounds():

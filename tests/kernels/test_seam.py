@@ -157,7 +157,7 @@ def listener(monkeypatch):
 
 
 N = 1 << 20
-F32, I32, U8 = jnp.float32, jnp.int32, jnp.uint8
+F32, I32, U8, C64 = jnp.float32, jnp.int32, jnp.uint8, jnp.complex64
 STRATEGIES = (
     "lookback",
     "serial_lookback",
@@ -210,6 +210,9 @@ def calls():
         lambda x, *plan: jscan.segment_sum(x, jscan.SegmentPlan.tree_unflatten(N // 8, plan)),
         [((N, 128), F32), *[((N,), I32)] * 3],
     )
+    matrix = [((2**16,), I32), ((2**14 + 1,), I32)]
+    yield "products", jscan.csr_matvec, [((2**16,), F32), *matrix, ((99,), F32)]
+    yield "products of lanes", jscan.csr_matmat, [((2**16,), C64), *matrix, ((99, 3), C64)]
     located = functools.partial(jscan.Segments.from_lengths, total=N)
     yield "located ids", lambda lengths: located(lengths).ids, [((99,), I32)]
     yield "located flags", lambda lengths: located(lengths).flags, [((99,), I32)]
