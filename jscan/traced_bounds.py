@@ -1,15 +1,16 @@
 """The bounds of segments, from lengths or offsets whose values are traced.
 
 Bounds are where each segment begins and the last one ends: they begin with 0 and never decrease.
-Traced values cannot be checked, and scans make bounds of whatever they are. All else is done in the
-pass before a scan, so that its results are the bounds as they lie: a pass behind it would read and
-write them once more. Known values are checked by `jscan.arguments.descriptors`.
+Traced values cannot be checked, and scans make bounds of whatever they are, in as few passes as can
+be: one more would read and write them all. Known values are checked by
+`jscan.arguments.descriptors`.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from jax import lax
 from jscan import meshes, primitives
 from jscan.arguments.arrays import Array
 from jscan.combine import trace
+from jscan.starts import Start, with_first
 
 
 def of_offsets(offsets: Array, total: int) -> jax.Array:
@@ -27,11 +29,16 @@ def of_offsets(offsets: Array, total: int) -> jax.Array:
 
 
 def _of_offsets(offsets: jax.Array, total: int) -> jax.Array:
-    given = _at_least_int32(offsets)
-    inside = (given >= 0) & (given < total)
-    bounds = lax.convert_element_type(jnp.where(inside, given, total), jnp.int32)
-    is_first = lax.broadcasted_iota(jnp.int32, bounds.shape, 0) == 0
-    return _scan(lax.min, jnp.where(is_first, np.int32(0), bounds), reverse=True)
+    if offsets.dtype.itemsize > 4:
+        inside = (offsets >= 0) & (offsets < total)
+        offsets = lax.convert_element_type(jnp.where(inside, offsets, total), jnp.int32)
+    # As numbers without a sign, negative ones are above any total. The scan starts from it, so that
+    # no pass cuts offsets down before; and a start of 0 is put in place.
+    given = lax.bitcast_convert_type(lax.convert_element_type(offsets, jnp.int32), jnp.uint32)
+    start = Start([jnp.full((1,), total, jnp.uint32)])
+    risen = _scan(lax.min, given, reverse=True, start=start)
+    found = lax.bitcast_convert_type(risen, jnp.int32)
+    return with_first(found, jnp.zeros((1,), jnp.int32), axis=0, reverse=False)
 
 
 def of_lengths(lengths: Array, total: int) -> jax.Array:
@@ -40,7 +47,8 @@ def of_lengths(lengths: Array, total: int) -> jax.Array:
 
 
 def _of_lengths(lengths: jax.Array, total: int) -> jax.Array:
-    given = lax.convert_element_type(jnp.clip(_at_least_int32(lengths), 0, total), jnp.int32)
+    wide = lax.convert_element_type(lengths, jnp.int32) if lengths.dtype.itemsize < 4 else lengths
+    given = lax.convert_element_type(jnp.clip(wide, 0, total), jnp.int32)
     limit = np.int32(total)
     # Sums are cut down to the total before they exceed it, and then perhaps 32 bits.
     behind_zero = lax.pad(given, np.int32(0), [(1, 0, 0)])
@@ -58,17 +66,15 @@ def first(bounds: jax.Array, size: int, total: int) -> jax.Array:
     return meshes.automatically(run, bounds, like=[])
 
 
-def _at_least_int32(x: jax.Array) -> jax.Array:
-    """Integers in a dtype that can hold a total."""
-    return lax.convert_element_type(x, jnp.int32) if x.dtype.itemsize < 4 else x
-
-
 def _scan(
-    fn: Callable[[jax.Array, jax.Array], jax.Array], x: jax.Array, *, reverse: bool
+    fn: Callable[[jax.Array, jax.Array], jax.Array],
+    x: jax.Array,
+    *,
+    reverse: bool,
+    start: Start | None = None,
 ) -> jax.Array:
     combine = trace(fn, [x], jax.tree.structure(0), 0, None)
     assert combine is not None
-    [result] = primitives.scan(
-        [x], None, combine=combine, axis=0, reverse=reverse, exclusive=False, method="auto"
-    )
+    along: dict[str, Any] = {"axis": 0, "reverse": reverse, "exclusive": False, "method": "auto"}
+    [result] = primitives.scan([x], None, combine=combine, start=start, **along)
     return result

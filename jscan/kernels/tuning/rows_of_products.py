@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jscan.kernels.tuning import choose
+from jscan.kernels.tuning import measured
 from jscan.kernels.tuning.cut import next_power_of_2
 
 
@@ -53,7 +53,7 @@ def by_rows(entries: int, rows: int, lanes: int) -> ByRows | None:
     elif mean <= SINGLE:
         steps = mean
     least, most = LONG
-    share = next_power_of_2(4 * entries // choose.device().programs)
+    share = next_power_of_2(4 * entries // measured.device().programs)
     return ByRows(
         rows=max(1, ELEMENTS // width),
         width=width,
