@@ -15,13 +15,13 @@ from jscan.kernels.tuning.cut import HEAVY, Shape, Tuning, next_power_of_2
 
 
 def suits_levels(shape: Shape) -> bool:
-    """Whether a long axis of several words is better reduced by resident programs.
+    """Whether a long axis is better reduced by resident programs.
 
-    They do not wait for each other: affine, 2^28, 507 µs, and by looking back 521 to 586 (H200,
-    2026-11-22). The second kernel takes what a launch takes.
+    They do not wait for each other: affine, 2^28, 507 µs, and by looking back 521 to 586; float32,
+    2^23, 9.3 and 12.3, 2^28, 251 and 259 (H200). The second kernel takes what a launch takes.
     """
     alone = shape.outer * shape.inner == 1 and not shape.segmented
-    return alone and shape.tile is None and shape.words > 1 and shape.n >= 2**22
+    return alone and shape.tile is None and shape.n >= 2**22
 
 
 def suits_two_passes(shape: Shape, results: int) -> bool:
@@ -81,10 +81,12 @@ def strips(shape: Shape) -> Tuning:
         together = max(1, min(aligned, lanes // 32))
         registers = max(shape.words, shape.leaves if together > 2 else 1)
         elements = measured.device().strip_elements * (2 if together > 2 else 1)
-        if not shape.segmented and together == 1:
+        if not shape.segmented:
             # Without keys there is room for more: (13381, 317), float32, 9 µs with 2048, 14 with
-            # 512; (146609, 10), bfloat16, 13 µs with 8 lanes, 16 with 16 (H200, 2026-11-23).
-            lanes, elements = min(lanes, 8 if shape.inner < 32 else 32), 4 * elements
+            # 512; (2^20, 64) 76 and 101; (146609, 10), bfloat16, 13 µs with 8 lanes, 16 with 16
+            # (H200, 2026-11-23).
+            lanes, together = min(lanes, 8 if shape.inner < 32 else 32), 1
+            elements = 4 * measured.device().strip_elements
         strip = max(2, elements // lanes // registers)
         window = 2 if lanes > 16 else 8 if lanes > 8 else 16
         # Strips are read one behind the other: (1940, 7) into 3 segments, 5 µs by tiles of one, 15

@@ -77,9 +77,9 @@ def suits_block(shape: Shape, tile: Tuning) -> bool:
 
 
 WIDE = 12
-"""Elements of more words take short tiles. Products of 4 x 4 matrices, sixteen words, take 255
-registers and spill 48 bytes with 256 positions, 158 and none with 128; those of 3 x 3 take 146 with
-256, and maps of four states 254 with 128 (compiled for sm_90, 2026-11-23, not timed)."""
+"""Elements of more words are cut by their bytes. Products of 2^22 matrices: 3 x 3, 151 µs with 256
+positions and one warp, 149 with 512, 221 with 128; 4 x 4, 416 with 512 and four warps, 518 with 256
+and two, 615 with 128 and one (H200, 2026-11-23). More positions a thread spill (sm_90)."""
 
 
 def lookback(shape: Shape) -> Tuning:
@@ -122,9 +122,10 @@ def _however_few(shape: Shape) -> Tuning:
 def of_neighbours(shape: Shape, rule: Rule) -> Tuning:
     """The tile of a row whose elements are neighbours in memory."""
     length = max(rule.length // 2, 256) if shape.equations > HEAVY else rule.length
+    warps = rule.warps
     if shape.words > WIDE:
-        length = min(length, 128)
-    return Tuning(length=length, lanes=1, warps=rule.warps, window=32 * rule.warps)
+        length, warps = (256, 1) if shape.width <= 48 else (512 if shape.width <= 80 else 256, 4)
+    return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
 
 
 def _full(shape: Shape) -> Rule:
@@ -137,9 +138,13 @@ def _full(shape: Shape) -> Rule:
     # Masks of words take registers: int8 sums of (2560, 50257) 0.66 of copy speed with 4096 places,
     # 0.55 with 8192; by affine 0.80 with 1024, 0.68 with 2048 (H200, 2026-11-23).
     by_words = shape.uneven and suits_words(shape)
+    length = rule.length
     if many_rows or by_words:
-        return dataclasses.replace(rule, length=max(rule.length // 2, 256))
-    return rule
+        length = max(length // 2, 256)
+    if by_words and shape.segmented and shape.equations > LIGHT:
+        # logaddexp of (1280, 50257), 247 µs with 512 places, 340 with 1024 (H200, 2026-11-23).
+        length = min(length, 512)
+    return dataclasses.replace(rule, length=length)
 
 
 def full_rule(shape: Shape) -> Rule:
@@ -166,11 +171,14 @@ def suits_words(shape: Shape) -> bool:
 def _beside_lanes(shape: Shape) -> Tuning:
     """The tile of a row whose elements have other rows' between them in memory."""
     lanes, warps = min(32, next_power_of_2(shape.inner)), 1
-    light = shape.equations <= LIGHT
+    # Of complex numbers a product has many equations, and is not heavy.
+    light = shape.equations <= LIGHT or shape.complex
     if 4 < shape.inner < 32 and shape.leaves == 1 and light:
         # Few threads have a lane each, and a tile is long: (5 10^6, 6), float32 sums, 98 µs, 117
-        # with 256 places and one warp; (441499, 19), int8 minima by segments, 29 and 69 (H200).
-        return Tuning(length=512, lanes=8, warps=4, window=16)
+        # with 256 places and one warp; (441499, 19), int8 minima by segments, 28 and 69; (2^22,
+        # 12), bfloat16 sums, 122, 143 with 512 x 8 (H200, 2026-11-23).
+        length, lanes = (1024, 4) if shape.width < 4 else (512, 8)
+        return Tuning(length=length, lanes=lanes, warps=4, window=128 // lanes)
     length = min(measured.device().lane_elements // lanes // shape.registers, 1024)
     # Both together spill: logaddexp by segments, bfloat16, 972 to 2616 bytes with half the tile.
     length //= 2 ** (shape.segmented + (not light))
@@ -183,6 +191,9 @@ def _beside_lanes(shape: Shape) -> Tuning:
         # segments, 616 µs and 1061 with 64 lanes and a warp; (1259, 26647), int8 recurrences, 68
         # and 126; (30000, 999), logaddexp, 88 and 167 (H200, 2026-11-23).
         lanes, warps = 128, 4
+        if shape.words == 1 and light and not shape.segmented:
+            # Sums of (33, 2048, 999), 181 µs, 201 with 128 lanes.
+            length, lanes, warps = min(length, 64), 256, 8
     # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to
     # go (benchmarks/NOTES.md, "The tile").
     window = 2 if lanes >= 32 else 8 if lanes == 16 else 16
