@@ -99,7 +99,11 @@ def entries(matrices: jax.Array) -> list[jax.Array]:
     The order is that of the leaves of `operator`.
     """
     rows, columns = matrices.shape[-2:]
-    return [matrices[..., i, j] for i in range(rows) for j in range(columns)]
+    # XLA reads matrices once for all slices of one shape that it finds first: columns have another.
+    if columns == 1:
+        return [matrices[..., i, 0] for i in range(rows)]
+    flat = matrices.reshape(*matrices.shape[:-2], rows * columns)
+    return [flat[..., i] for i in range(rows * columns)]
 
 
 def operator(stored: str, size: int, dtype: np.dtype) -> Combine:
