@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import dispatch, heads, meshes, operators, plans, primitives
+from jscan import compensation, dispatch, heads, meshes, operators, plans, primitives
 from jscan.arguments import arrays, choices, descriptors, scalars
-from jscan.combine import accumulation_dtype
+from jscan.combine import Combine, accumulation_dtype
 from jscan.eager import NONE, UNFIT, compiled, elements, is_untraced, marks, tree
 from jscan.plain import scatters
 from jscan.plans import SegmentPlan
@@ -105,6 +105,11 @@ def _reduce(
             },
         )
     orders = is_sorted or plan is not None
+    if operator is compensation.ADD and not jnp.issubdtype(array.dtype, jnp.inexact):
+        operator = operators.add  # which is exact
+    in_pairs = operator is compensation.ADD
+    if in_pairs and bucket is not None:
+        raise ValueError(f"{caller}: precise=True has no buckets; got bucket_size={bucket}")
     if method not in ("auto", "xla"):
         check_suits_kernels(caller, f"method={method!r}", bucket, orders)
     if names:
@@ -115,6 +120,9 @@ def _reduce(
         ids = lax.clamp(np.zeros((), ids.dtype), ids, np.asarray(top, ids.dtype))
 
     def run(array: jax.Array, ids: jax.Array, plan: SegmentPlan | None) -> jax.Array:
+        if in_pairs:
+            order = plan if orders else SegmentPlan(ids, count)
+            return _in_pairs(array, ids, order, count, method, names)
         if bucket is None and (is_sorted or plan is not None):
             return in_order(operator, array, ids, plan, count, method, names)
         if operator.name == "mul":
@@ -150,7 +158,7 @@ def in_order(
     return primitives.collect(
         data,
         [numbers, *order],
-        combine=dispatch.combine_once(operator, (data.dtype,)),
+        combine=_combine(operator, data.dtype),
         axis=0,
         emit="totals",
         num_segments=plan.num_segments,
@@ -169,10 +177,13 @@ def _of_neighbours(
     axis_name: tuple[str, ...] = (),
 ) -> jax.Array:
     """The totals where equal ids are neighbours."""
-    (result,) = primitives.reduce(
-        [data],
+    leaves = [data]
+    if operator is compensation.ADD:
+        leaves.append(compensation.nothing_lost(data))
+    result, *_ = primitives.reduce(
+        leaves,
         lax.expand_dims(ids, range(1, data.ndim)),
-        combine=dispatch.combine_once(operator, (data.dtype,)),
+        combine=_combine(operator, data.dtype),
         axis=0,
         kind="ids",
         num_segments=num_segments,
@@ -181,6 +192,21 @@ def _of_neighbours(
         axis_name=axis_name,
     )
     return result
+
+
+def _combine(operator: operators.Operator, dtype: np.dtype) -> Combine:
+    """How elements are combined: pairs of them where ``operator`` is the precise sum."""
+    if operator is compensation.ADD:
+        return compensation.pairs(dtype)
+    return dispatch.combine_once(operator, (dtype,))
+
+
+def _in_pairs(data: jax.Array, *how: Any) -> jax.Array:
+    """The totals `in_order` of floats in compensated pairs; complex numbers have two of each."""
+    if not jnp.issubdtype(data.dtype, jnp.complexfloating):
+        return in_order(compensation.ADD, data, *how)
+    parts = (in_order(compensation.ADD, part(data), *how) for part in (lax.real, lax.imag))
+    return lax.complex(*parts)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))

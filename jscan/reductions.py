@@ -7,10 +7,11 @@ from typing import Any
 
 import jax
 
-from jscan import by_ids, described, dispatch, operators
+from jscan import by_ids, compensation, described, dispatch, operators
 from jscan.advice import advised
 from jscan.arguments.choices import as_axis_name, check_method, check_operator
 from jscan.arguments.identity import as_identity
+from jscan.arguments.scalars import as_switch
 from jscan.arguments.trees import as_leaves_along
 from jscan.combine import accumulation_dtype
 from jscan.division import as_segments, known_count, of_reduction, segment_count
@@ -34,6 +35,7 @@ def segment_sum(
     *,
     axis_name: Any = None,
     method: str = "auto",
+    precise: bool = False,
 ) -> jax.Array:
     """Sum of the elements of each segment; takes the place of ``jax.ops.segment_sum``.
 
@@ -62,6 +64,8 @@ def segment_sum(
         for ``jscan.associative_scan``; the result has the totals of all devices' elements, and is
         the same on each. Needs sorted ids (in the order of the devices, too), and no buckets.
       method: as for ``jscan.associative_scan``. A strategy's name needs sorted ids, and no buckets.
+      precise: add floats in compensated pairs, as ``jscan.cumsum`` does, with the same bound on the
+        error of each total. Ids that are not promised to be sorted are sorted. No buckets.
 
     Returns:
       An array ``(num_segments, ...)`` of the dtype of ``data``. float16 and bfloat16 are added in
@@ -69,7 +73,7 @@ def segment_sum(
 
     Raises:
       TypeError: the operation does not take the dtype of ``data``; ``segment_ids`` is not of an
-        integer dtype; ``num_segments``, ``bucket_size``, ``mode``, ``axis_name`` or a promise has
+        integer dtype; ``num_segments``, ``bucket_size``, ``mode``, ``axis_name`` or a switch has
         another type.
       ValueError: a shape, ``num_segments``, ``bucket_size``, ``mode``, ``axis_name`` or ``method``
         does not fit.
@@ -106,9 +110,10 @@ def segment_sum(
       >>> print(run(jnp.ones(ids.size, int), ids) - jnp.array([0, ids.size]))
       [ 3 -3]
     """
+    in_pairs = as_switch("jscan.segment_sum", "precise", precise)
     return by_ids.reduce(
         "jscan.segment_sum",
-        operators.add,
+        compensation.ADD if in_pairs else operators.add,
         data,
         segment_ids,
         num_segments,

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.core import ShapedArray
 from jax.interpreters import ad
 
-from jscan import extent, primitives
+from jscan import compensation, extent, primitives
 from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.recurrence import sum_of
@@ -45,17 +45,29 @@ def collect_abstract_eval(
     if emit == "elements":
         return [values.update(shape=tuple(shape), weak_type=False)]
     shape[axis] = num_segments
-    dtypes = combine.dtypes if exact else combine.result_dtypes([values.dtype])
+    narrow = combine.result_dtypes([values.dtype] * combine.num_leaves)
+    dtypes = combine.dtypes if exact else narrow
     return [values.update(shape=tuple(shape), dtype=dtypes[0], weak_type=False)]
 
 
 def collect_in_plain_jax(
-    values: jax.Array, numbers: jax.Array, *_order: jax.Array, emit: str, axis: int, **params: Any
+    values: jax.Array,
+    numbers: jax.Array,
+    order: jax.Array,
+    in_order: jax.Array,
+    *,
+    emit: str,
+    axis: int,
+    **params: Any,
 ) -> list[jax.Array]:
-    """A gather by the segments' numbers, or a scatter."""
+    """A gather by the segments' numbers, or a scatter; pairs are combined in the plan's order."""
     if emit == "elements":
         return spread_in_plain_jax(values, numbers, axis=axis)
-    return reduce_in_plain_jax(values, numbers, axis=axis, kind="ids", **params)
+    params |= {"axis": axis, "kind": "ids"}
+    if compensation.adds_pairs(params["combine"]):
+        leaves = _leaves(_moved(values, order, axis), **params)
+        return reduce_in_plain_jax(*leaves, in_order, **params)[:1]
+    return reduce_in_plain_jax(values, numbers, **params)
 
 
 def collect_in_kernels(
@@ -74,8 +86,16 @@ def collect_in_kernels(
     params |= {"axis": axis, "kind": "ids"}
     if math.prod(extent.full_shape([values, order])) >= extent.FAR:
         # A kernel counts the places that it reads in 32 bits.
-        return reduce_in_kernels(_moved(values, order, axis), in_order, **params)
-    return reduce_in_kernels(values, in_order, order=order, **params)
+        leaves = _leaves(_moved(values, order, axis), **params)
+        return reduce_in_kernels(*leaves, in_order, **params)[:1]
+    return reduce_in_kernels(*_leaves(values, **params), in_order, order=order, **params)[:1]
+
+
+def _leaves(values: jax.Array, *, combine: Combine, **_: Any) -> list[jax.Array]:
+    """What is combined: of pairs, beside the values what they have lost."""
+    if compensation.adds_pairs(combine):
+        return [values, compensation.nothing_lost(values)]
+    return [values]
 
 
 def _moved(values: jax.Array, order: jax.Array, axis: int) -> jax.Array:
@@ -122,14 +142,16 @@ def collect_jvp(
 ) -> tuple[list[jax.Array], list[Tangent]]:
     """The collected tangents where that is linear; else those of extrema, or of a reduction."""
     (values, *plan), (tangent, *_) = primals, tangents
-    linear = combine.is_sum or params["emit"] == "elements"
+    in_pairs = compensation.adds_pairs(combine)
+    linear = in_pairs or combine.is_sum or params["emit"] == "elements"
     if not (linear or combine.monoids[0] in ("max", "min")):
         return jvp_of(_in_their_order, primals, tangents, combine=combine, **params)
     [result] = collect_p.bind(*primals, combine=combine, **params)
     if not is_moving(tangent):
         return [result], [zero_of(result)]
     if linear:
-        return [result], collect_p.bind(tangent, *plan, combine=combine, **params)
+        plain = sum_of(values.dtype) if in_pairs else combine
+        return [result], collect_p.bind(tangent, *plan, combine=plain, **params)
     given = jnp.broadcast_to(tangent, extent.full_shape(primals))
     total = functools.partial(_totals, plan=plan, **{**params, "exact": True})
     spread = functools.partial(_elements, plan=plan, **params)
@@ -152,7 +174,7 @@ def collect_transpose(
 ) -> list[Any]:
     """The value of its segment for each element, or totals of elements."""
     [cotangent], (values, *plan) = cotangents, operands
-    if emit == "totals":
+    if emit == "totals" and not compensation.adds_pairs(combine):
         moving = transposition.undefined(operands)
         transposition.check_linear("reduction", combine, moving, (0,), identity=True)
     if isinstance(cotangent, ad.Zero):

@@ -13,7 +13,7 @@ from jax import lax
 from jax.core import ShapedArray
 from jax.interpreters import ad
 
-from jscan import extent, primitives
+from jscan import compensation, extent, primitives
 from jscan.combine import Combine
 from jscan.derivatives import transposition
 from jscan.derivatives.recurrence import sum_of
@@ -100,6 +100,8 @@ def reduce_jvp(
 ) -> tuple[list[jax.Array], list[Tangent]]:
     """The sum of tangents for a sum, and the tangents of plain JAX for another reduction."""
     params |= {"axis": axis, "kind": kind}
+    if compensation.adds_pairs(combine) and not is_moving(tangents[1]):
+        return _jvp_of_pairs(primals, tangents, combine=combine, **params)
     if not combine.is_sum:
         if kind != "whole" and not params["axis_name"] and scatters_differentiably(combine):
             return _extremum_jvp(primals, tangents, combine=combine, **params)
@@ -120,6 +122,21 @@ def reduce_jvp(
         reduced = reduce_p.bind(*joined(coming, descriptor), combine=part, **params)
         slopes = dict(zip(moving, reduced, strict=True))
     return results, [slopes[i] if i in slopes else zero_of(x) for i, x in enumerate(results)]
+
+
+def _jvp_of_pairs(
+    primals: Sequence[jax.Array], tangents: Sequence[Tangent], *, combine: Combine, **params: Any
+) -> tuple[list[jax.Array], list[Tangent]]:
+    """The plain sum of the tangents of what is summed; what is lost has none."""
+    total, lost = reduce_p.bind(*primals, combine=combine, **params)
+    slope: Tangent = zero_of(total)
+    if is_moving(tangents[0]):
+        leaves, descriptor = parted(primals, params["kind"] != "whole")
+        full = full_shape(primals, params["axis"], params["kind"])
+        coming = extent.at_full_size([tangents[0]], full, joined([], descriptor))
+        way = {**params, "combine": sum_of(leaves[0].dtype)}
+        [slope] = reduce_p.bind(*joined(coming, descriptor), **way)
+    return [total, lost], [slope, zero_of(lost)]
 
 
 def _extremum_jvp(
@@ -186,6 +203,8 @@ def reduce_transpose(
     moving = transposition.undefined(operands)
     wanted = tuple(range(combine.num_leaves))
     bounded = params["kind"] != "whole"
+    if compensation.adds_pairs(combine) and moving == (0,):
+        return _transposed_sum(cotangents, *operands, **params)
     transposition.check_linear("reduction", combine, moving, wanted, identity=bounded)
     if combine.is_sum:
         return _transposed_sum(cotangents, *operands, **params)

@@ -149,7 +149,7 @@ SIGNATURES = {
         "bucket_size: 'int | None' = None, "
         "mode: 'jax.lax.GatherScatterMode | str | None' = None, "
         "out_sharding: 'Any' = None, *, axis_name: 'Any' = None, "
-        "method: 'str' = 'auto') -> 'jax.Array'"
+        "method: 'str' = 'auto', precise: 'bool' = False) -> 'jax.Array'"
     ),
     "jscan.segment_top_k": (
         "(data: 'Any', segment_ids: 'Any', num_segments: 'int | None' = None, "

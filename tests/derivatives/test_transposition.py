@@ -59,6 +59,8 @@ LINEAR = {
     "segment_sum-sorted": lambda x: jscan.segment_sum(x, IDS, 3, True),
     "segment_sum-unsorted": lambda x: jscan.segment_sum(x, IDS, 3),
     "segment_sum-planned": lambda x: jscan.segment_sum(x, jscan.SegmentPlan(IDS[::-1], 3)),
+    "segment_sum-precise": lambda x: jscan.segment_sum(x, IDS, 3, True, precise=True),
+    "segment_sum-precise-unsorted": lambda x: jscan.segment_sum(x, IDS, 3, precise=True),
     "gather": lambda x: jscan.SegmentPlan([3, -1, 0, 3, 1, 4], 4).gather(x),
     "pack": lambda x: jscan.pack(x, HEADS, size=3, fill_value=0),
     "split": lambda x: jscan.split(x, HEADS),

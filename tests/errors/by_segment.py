@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ PLANNED: dict[str, Any] = {"segment_ids": SegmentPlan(FLAGS, 3), "indices_are_so
 
 
 def _reduction(call: Callable[..., Any], elements: list[Wrong]) -> Function:
+    precise = "precise" in inspect.signature(call).parameters
     return Function(
         call.__name__,
         call,
@@ -31,6 +33,7 @@ def _reduction(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "mode": None,
             "out_sharding": None,
             **wrong.DEFAULTS,
+            **({"precise": True} if precise else {}),
         },
         {
             "data": [*wrong.NUMBERS, *elements, *wrong.FIVE_ROWS],
@@ -42,6 +45,7 @@ def _reduction(call: Callable[..., Any], elements: list[Wrong]) -> Function:
             "mode": wrong.MODE,
             "out_sharding": wrong.types({"a string": "rows", "an array": X}),
             **wrong.HOW,
+            **({"precise": wrong.SWITCH} if precise else {}),
         },
         (
             Misuse(
@@ -49,6 +53,11 @@ def _reduction(call: Callable[..., Any], elements: list[Wrong]) -> Function:
                 "indices_are_sorted",
                 ValueError,
                 {"indices_are_sorted": False, "method": "lookback"},
+            ),
+            *(
+                [Misuse("buckets of pairs", "bucket_size", ValueError, {"bucket_size": 2})]
+                if precise
+                else []
             ),
             *(
                 Misuse(label, argument, ValueError, {**PLANNED, argument: value})

@@ -76,6 +76,22 @@ def test_wrong_input_to_segment_reductions(name, kind, arguments, message):
 
 
 @pytest.mark.parametrize(
+    ("kind", "arguments", "message"),
+    [
+        (TypeError, {"precise": 2}, r"precise.*2"),
+        (TypeError, {"data": X > 0}, r"data.*bool.*precise="),
+        (ValueError, {"bucket_size": 2}, r"precise=True has no buckets.*bucket_size=2"),
+        (ValueError, {"method": "lookback"}, r"method='lookback'.*indices_are_sorted"),
+    ],
+    ids=describe,
+)
+def test_wrong_input_to_sums_in_pairs(kind, arguments, message):
+    call: dict[str, Any] = {"data": X, "segment_ids": IDS, "num_segments": 4, "precise": True}
+    with pytest.raises(kind, match=rf"jscan\.segment_sum: .*{message}"):
+        jscan.segment_sum(**{**call, **arguments})
+
+
+@pytest.mark.parametrize(
     ("name", "data"),
     [
         ("segment_sum", X > 0),

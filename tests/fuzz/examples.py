@@ -146,7 +146,8 @@ class Form:
     @property
     def precise(self) -> bool:
         """Whether sums are made in pairs."""
-        sums = self.suite == "scans" and self.function == "cumulative" and self.subject == "add"
+        scans = self.suite == "scans" and self.function == "cumulative"
+        sums = (scans or self.function == "segment") and self.subject == "add"
         return sums and random.Random(self.number + 3).random() < 0.4
 
     @property

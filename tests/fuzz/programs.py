@@ -81,7 +81,9 @@ def call(form: Form, leaves: Sequence[Any], array: Any, **across: Any) -> list[A
     segments = None if array is None else segments_of(form, array)
     if function == "segment":
         reduction = getattr(jscan, SEGMENT_FUNCTIONS[form.subject])
-        how = {"method": form.method, **across}
+        how: dict[str, Any] = {"method": form.method, **across}
+        if form.precise:
+            how["precise"] = True
         if form.segments == "planned":
             return [reduction(leaves[0], jscan.SegmentPlan(array, form.wanted), **how)]
         is_sorted = form.segments != "unsorted"

@@ -104,6 +104,7 @@ def by_ids(
     indices_are_sorted: bool = False,
     planned: bool = False,
     form: str = "",
+    **how: Any,
 ) -> Row:
     """A row for segment_sum and its like, of data (n, rows)."""
 
@@ -113,6 +114,7 @@ def by_ids(
         return [operation.leaves[0](rng, (LENGTH, ROWS)), ids]
 
     def function(data: Any, ids: Any, **given: Any) -> Any:
+        given |= how
         if planned:
             return getattr(jscan, name)(data, jscan.SegmentPlan(ids, COUNT), **given)
         return getattr(jscan, name)(data, ids, COUNT, indices_are_sorted, **given)
@@ -192,4 +194,7 @@ REDUCTIONS = (
     ),
     gathered(),
     by_ids("segment_sum", INTEGERS, indices_are_sorted=True, form="and integers"),
+    by_ids("segment_sum", operations.SUM, indices_are_sorted=True, form="in pairs", precise=True),
+    by_ids("segment_sum", operations.SUM, form="in pairs", precise=True),
+    by_ids("segment_sum", operations.SUM, planned=True, form="in pairs", precise=True),
 )
