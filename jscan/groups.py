@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import by_ids, heads, meshes, operators, plans, primitives
+from jscan import by_ids, heads, made, meshes, operators, plans, primitives, summaries
 from jscan.arguments import arrays, choices, descriptors, scalars
 from jscan.derivatives.recurrence import sum_of
 from jscan.eager import compiled, elements, tree
@@ -56,6 +56,27 @@ class Groups:
             given = operator, x, self.ids, self.plan, self.count, self.method
             return by_ids.in_order(*given, exact=exact)
         return by_ids.scattered(operator, x, self.ids, self.count, exact=exact)
+
+    def neighbours(self, rank: int) -> jax.Array | None:
+        """The segment of each element of data of this rank, where equal ones are neighbours."""
+        if self.plan is not None:
+            numbers, *order = plans.operands(self.plan, rank)
+            return None if order else numbers
+        return lax.expand_dims(self.ids, range(1, rank)) if self.are_neighbours else None
+
+    def summary(self, name: str, data: jax.Array, *values: jax.Array) -> list[jax.Array]:
+        """The totals of what `jscan.made` makes of each element, and of the value of its segment.
+
+        They have the dtypes in which they are combined.
+        """
+        ids = self.neighbours(data.ndim)
+        if ids is None:
+            spread = [self.spread(value) for value in values]
+            elements = made.made(data, spread, name=name, dtype=data.dtype, axis=0)
+            pairs = zip(made.SUMMARIES[name].operators, elements, strict=True)
+            return [self.total(operator, x, exact=True) for operator, x in pairs]
+        how: dict[str, Any] = {"dtype": data.dtype, "num_segments": self.count}
+        return summaries.summary(data, values, ids, axis=0, summary=name, method=self.method, **how)
 
     def lengths(self, rank: int) -> jax.Array:
         """How many elements each segment has, int32, to go with totals of this rank."""

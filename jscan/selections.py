@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import cumulative, extent, groups, heads, operators, orders, plans
+from jscan import cumulative, extent, groups, heads, made, operators, orders, plans
 from jscan.advice import advised
 from jscan.arguments import scalars, trees
 from jscan.groups import Groups
@@ -44,7 +44,8 @@ def segment_argmax(
       ValueError: as for ``jscan.segment_mean``; or ``data`` has 2^31 elements or more along its
         first axis.
 
-    Two reductions by segment, of ``data`` and of places, and a gather between them.
+    Two reductions by segment, of ``data`` and of places. Where ids are sorted, a kernel finds the
+    places as it reduces them; else a gather and a pass do.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990).
 
@@ -101,13 +102,8 @@ def _first_of(caller: str, operator: operators.Operator, data: jax.Array, by: Gr
     """The first place in each segment of an element that is the total of its segment."""
     extent.check_places(caller, "data", data, 0)
     x = lax.stop_gradient(_comparable(data))
-    is_total = x == by.spread(by.total(operator, x))
-    if jnp.issubdtype(x.dtype, jnp.floating):
-        is_total |= x != x  # a total is NaN where any element is
-    n = np.int32(data.shape[0])
-    places = lax.broadcasted_iota(jnp.int32, x.shape, 0)
-    first = by.total(operators.min, jnp.where(is_total, places, n))
-    return jnp.where(first < n, first, -1)
+    [first] = by.summary("first place", x, by.total(operator, x))
+    return jnp.where(first < made.NOWHERE, first, -1)
 
 
 def _comparable(x: jax.Array) -> jax.Array:

@@ -49,7 +49,8 @@ def segment_mean(
         ``num_segments`` or the promise has another type.
       ValueError: a shape, ``num_segments`` or ``method`` does not fit, or is missing.
 
-    Two reductions by segment: of ``data``, and of ones for the lengths.
+    One reduction by segment, of ``data`` and a count; two where ids are in any order, and where
+    data have more than one axis, whose elements share their counts.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990).
 
@@ -68,8 +69,12 @@ def segment_mean(
 def _mean(data: jax.Array, by: Groups) -> jax.Array:
     """The means. float16 and bfloat16 are widened as they are added."""
     is_half = data.dtype in (jnp.float16, jnp.bfloat16)
-    total = by.total(operators.add, data if is_half else groups.widened(data), exact=True)
-    count = jnp.maximum(by.lengths(total.ndim), 1)
+    x = data if is_half else groups.widened(data)
+    if not is_half and data.size == data.shape[0] and by.neighbours(data.ndim) is not None:
+        total, count = by.summary("sum and count", x)
+    else:  # lanes share a count
+        total, count = by.total(operators.add, x, exact=True), by.lengths(data.ndim)
+    count = jnp.maximum(count, 1)
     return (total / count.astype(total.dtype)).astype(groups.in_floats(data.dtype))
 
 
@@ -112,10 +117,11 @@ def segment_norm(
 
 def _norm(data: jax.Array, by: Groups) -> jax.Array:
     x = groups.widened(data)
-    squares = jnp.square(jnp.real(x))
     if jnp.iscomplexobj(x):
-        squares += jnp.square(jnp.imag(x))
-    total = by.total(operators.add, squares)
+        squares = jnp.square(jnp.real(x)) + jnp.square(jnp.imag(x))
+        total = by.total(operators.add, squares)
+    else:
+        [total] = by.summary("squares", x)
     # No derivative may pass through the root of zero.
     is_zero = total == 0
     norm = jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, total)))
@@ -148,8 +154,9 @@ def segment_logsumexp(
       TypeError: ``data`` is complex or not of numbers; else as for ``jscan.segment_mean``.
       ValueError: as for ``jscan.segment_mean``.
 
-    Two reductions by segment (the maximum, the sum) and a gather between them. The derivative is a
-    gather and a reduction; it is 0 in a segment of elements that are all -inf, and 1 at inf.
+    Two reductions by segment (the maximum, the sum). Where ids are sorted, a kernel makes the
+    exponentials as it adds them up; else a gather and a pass do. The derivative is a gather and a
+    reduction; it is 0 in a segment of elements that are all -inf, and 1 at inf.
 
     Source: Milakov and Gimelshein, *Online normalizer calculation for softmax* (2018), "safe
     softmax".
@@ -174,7 +181,7 @@ def _logsumexp(data: jax.Array, by: Groups) -> jax.Array:
 def _wide_logsumexp(x: jax.Array, by: Groups) -> jax.Array:
     largest = by.total(operators.max, x)
     largest = jnp.where(jnp.isfinite(largest), largest, 0)
-    total = by.total(operators.add, jnp.exp(x - by.spread(largest)))
+    [total] = by.summary("exponentials", x, largest)
     return jnp.log(total) + largest
 
 
@@ -214,8 +221,8 @@ def segment_softmax(
       float for integers and booleans. float16 and bfloat16 are computed in float32 and rounded once
       at the end.
 
-    Two reductions by segment (the maximum, the sum) and a gather of each. The derivative is one
-    reduction and a gather.
+    Two reductions by segment (the maximum, the sum), as for ``jscan.segment_logsumexp``, and a
+    gather of each. The derivative is one reduction and a gather.
 
     Source: Milakov and Gimelshein, *Online normalizer calculation for softmax* (2018), "safe
     softmax".
@@ -239,10 +246,11 @@ def _softmax(data: jax.Array, by: Groups) -> jax.Array:
 @jax.custom_jvp
 def _wide_softmax(x: jax.Array, by: Groups) -> jax.Array:
     inside = by.holds(x)
-    largest = by.spread(by.total(operators.max, x))
-    terms = jnp.exp(jnp.where(inside, x - largest, 0))
-    total = by.spread(by.total(operators.add, terms))
-    return jnp.where(inside, terms / jnp.where(inside, total, 1), 0)
+    largest = by.total(operators.max, x)
+    [total] = by.summary("exponentials", x, largest)
+    # Computed again: exponentials in memory would be written and read.
+    terms = jnp.exp(x - by.spread(largest))
+    return jnp.where(inside, terms / jnp.where(inside, by.spread(total), 1), 0)
 
 
 @_wide_softmax.defjvp

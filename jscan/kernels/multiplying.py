@@ -71,7 +71,7 @@ def product(
     made = reducing.Made(
         _function([*entries, dense], pair, dtype),
         launch.readable([dense]),
-        jax.ShapeDtypeStruct(extent.shape_along(axis, columns, *entries, dense, bounds), dtype),
+        [jax.ShapeDtypeStruct(extent.shape_along(axis, columns, *entries, dense, bounds), dtype)],
     )
     return reducing.reduce(
         [*entries, launch.signed(launch.whole_bytes(columns))],

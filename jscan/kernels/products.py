@@ -24,6 +24,7 @@ from jscan.kernels.language import Ref
 from jscan.kernels.layout import View
 from jscan.kernels.registers import constant
 from jscan.kernels.tile import Tile
+from jscan.operators import integer_limits
 
 
 class Places(Protocol):
@@ -40,10 +41,11 @@ class Places(Protocol):
 class Product:
     """How elements are made."""
 
-    function: core.ClosedJaxpr  # of the parts of an entry, if there is one, and of a dense element
+    function: core.ClosedJaxpr  # of the parts of entries, a place, and parts of a dense element
     dense: tuple[View, ...]  # of the dense operand; of its parts, where kernels read these apart
     columns: int  # how many there are
     identity: tuple[Any, ...]
+    placed: bool = False  # whether elements are made of their places, too
 
     def elements(
         self,
@@ -52,27 +54,49 @@ class Product:
         views: Sequence[View],
         dense: Sequence[Ref],
     ) -> list[jax.Array]:
-        """The elements of a strip; of what lies ``in_place``, columns come last."""
+        """The elements of a strip; of what lies ``in_place``, columns come last, if any."""
         read = [_load(strip, *x) for x in zip(in_place, views, strict=True)]
-        return self.made(strip, read, dense)
+        number = jnp.broadcast_to(strip.element(), strip.geometry.shape) if self.placed else None
+        return self.made(strip, read, dense, number)
 
     def made(
-        self, at: Places, in_place: Sequence[Sequence[jax.Array]], dense: Sequence[Ref]
+        self,
+        at: Places,
+        in_place: Sequence[Sequence[jax.Array]],
+        dense: Sequence[Ref],
+        number: jax.Array | None = None,
     ) -> list[jax.Array]:
-        """The elements of what was read ``in_place``, by parts; columns come last."""
-        *entries, [place] = in_place
-        exists = (place >= 0) & (place < np.asarray(self.columns, place.dtype)[()])
-        place = jnp.where(exists, place, jnp.zeros_like(place)).astype(jnp.int32)
+        """The elements of what was read ``in_place``, by parts, and of their ``number``, if any.
+
+        Columns come last.
+        """
+        entries = [*in_place]
+        exists: jax.Array | None = None
+        gathered: list[jax.Array] = []
+        if dense:
+            [place] = entries.pop()
+            exists = self._exists(place)
+            place = jnp.where(exists, place, jnp.zeros_like(place)).astype(jnp.int32)
+            for ref, view in zip(dense, self.dense, strict=True):
+                gathered += at.gather(ref, view, place)
         parts = [at.spread(x) for entry in entries for x in entry]
-        for ref, view in zip(dense, self.dense, strict=True):
-            parts += at.gather(ref, view, place)
-        pairs = zip(parts, self.function.in_avals, strict=True)
+        parts += [] if number is None else [number]
+        pairs = zip([*parts, *gathered], self.function.in_avals, strict=True)
         made = language.mapped(self.function, [x.astype(a.dtype) for x, a in pairs])
+        if exists is None:
+            return made
         exists = at.spread(exists)
         return [
             jnp.where(exists, x, constant(x.shape, np.asarray(i, x.dtype)[()]))
             for x, i in zip(made, self.identity, strict=True)
         ]
+
+    def _exists(self, place: jax.Array) -> jax.Array:
+        """Which columns there are."""
+        exists = place >= 0
+        if self.columns > integer_limits(place.dtype).max:
+            return exists
+        return exists & (place < np.asarray(self.columns, place.dtype)[()])
 
 
 def _load(strip: Tile, ref: Ref, view: View) -> list[jax.Array]:

@@ -27,18 +27,21 @@ class Made(NamedTuple):
     """Elements that are made in the kernel, of what lies in place and of what it gathers."""
 
     function: core.ClosedJaxpr
-    dense: Sequence[jax.Array]  # as kernels read it
-    element: jax.ShapeDtypeStruct  # what the elements would be together in memory
+    dense: Sequence[jax.Array]  # as kernels read it; nothing is gathered where there is none
+    elements: Sequence[jax.ShapeDtypeStruct]  # what they would be together in memory
+    placed: bool = False  # whether they are made of their places, too
 
     def gathered(
         self, full: tuple[int, ...], axis: int, identity: tuple[Any, ...] | None
     ) -> tuple[list[jax.Array], Product]:
         """The dense operands, flat, and how elements are made of them."""
         assert identity is not None
-        columns = self.dense[0].shape[axis]
+        columns = self.dense[0].shape[axis] if self.dense else 0
         along = (*full[:axis], columns, *full[axis + 1 :])
-        flat, views = zip(*(launch.view(x, along, axis) for x in self.dense), strict=True)
-        return [*flat], Product(self.function, views, columns, identity)
+        viewed = [launch.view(x, along, axis) for x in self.dense]
+        views = tuple(view for _, view in viewed)
+        product = Product(self.function, views, columns, identity, self.placed)
+        return [flat for flat, _ in viewed], product
 
 
 def reduce(
@@ -66,7 +69,7 @@ def reduce(
     Every operand's dimensions are full or 1. Runs where `scanning.why_not` finds nothing to
     object to, on arrays that have elements.
     """
-    elements = leaves if made is None else [made.element]
+    elements = leaves if made is None else made.elements
     full = np.broadcast_shapes(*(leaf.shape for leaf in elements))
     operator = prepare(combine)
     results = combine.dtypes if exact else combine.result_dtypes([x.dtype for x in elements])

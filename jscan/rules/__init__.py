@@ -10,5 +10,6 @@ from jscan.rules import rank as rank
 from jscan.rules import reduce as reduce
 from jscan.rules import scan as scan
 from jscan.rules import spread as spread
+from jscan.rules import summary as summary
 from jscan.rules import tail as tail
 from jscan.rules import tangent as tangent

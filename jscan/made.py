@@ -1,0 +1,95 @@
+"""Elements that are made of data, by name: how, and by which operator they are combined."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan import extent, operators
+from jscan.combine import Combine, trace
+from jscan.operators import Operator
+
+
+class Summary(NamedTuple):
+    """How elements are made, and by which operator each of them is reduced.
+
+    ``make`` takes an element of the data, its place along the axis, and the value of its segment if
+    the summary ``takes_value``.
+    """
+
+    make: Callable[..., tuple[jax.Array, ...]]
+    operators: tuple[Operator, ...]
+    takes_value: bool = False
+
+
+def _one_and_all(x: jax.Array, place: jax.Array) -> tuple[jax.Array, ...]:
+    return x, lax.full_like(place, 1)
+
+
+def _square(x: jax.Array, place: jax.Array) -> tuple[jax.Array, ...]:
+    del place
+    return (lax.mul(x, x),)
+
+
+def _exponential(x: jax.Array, place: jax.Array, largest: jax.Array) -> tuple[jax.Array, ...]:
+    del place
+    return (lax.exp(lax.sub(x, largest)),)
+
+
+def _place_of(x: jax.Array, place: jax.Array, total: jax.Array) -> tuple[jax.Array, ...]:
+    is_total = lax.eq(x, total)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        is_total = lax.bitwise_or(is_total, lax.ne(x, x))  # a total is NaN where an element is
+    return (lax.select(is_total, place, lax.full_like(place, NOWHERE)),)
+
+
+NOWHERE = np.iinfo(np.int32).max
+"""Where the first element is that is the total of its segment, if there is none."""
+
+SUMMARIES = {
+    "sum and count": Summary(_one_and_all, (operators.add, operators.add)),
+    "squares": Summary(_square, (operators.add,)),
+    "exponentials": Summary(_exponential, (operators.add,), takes_value=True),
+    "first place": Summary(_place_of, (operators.min,), takes_value=True),
+}
+
+
+def combine_of(name: str, dtype: np.dtype) -> Combine:
+    """The operator on the elements that are made of data of a ``dtype``."""
+    return _combine_of(name, np.dtype(dtype))
+
+
+@functools.cache
+def _combine_of(name: str, dtype: np.dtype) -> Combine:
+    summary = SUMMARIES[name]
+    with jax.enable_x64(True) if dtype.itemsize >= 8 else contextlib.nullcontext():
+        data, place = jax.ShapeDtypeStruct((1,), dtype), jax.ShapeDtypeStruct((1,), np.int32)
+        leaves = jax.eval_shape(summary.make, data, place, *([data] * summary.takes_value))
+
+        def combined(left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+            pairs = zip(summary.operators, left, right, strict=True)
+            return [operator(x, y) for operator, x, y in pairs]
+
+        zeros = zip(summary.operators, leaves, strict=True)
+        identity = tuple(operator.identity(leaf.dtype) for operator, leaf in zeros)
+        found = trace(combined, leaves, jax.tree.structure([0] * len(leaves)), 0, identity)
+    assert found is not None
+    return found
+
+
+def made(
+    data: jax.Array, values: Sequence[jax.Array], *, name: str, dtype: np.dtype, axis: int
+) -> list[jax.Array]:
+    """The elements, of data and of ``values`` for each of them."""
+    shape = extent.full_shape([data, *values])
+    x = jnp.broadcast_to(data.astype(dtype), shape)
+    spread = [jnp.broadcast_to(value, shape) for value in values]
+    place = lax.broadcasted_iota(jnp.int32, shape, axis)
+    return [*SUMMARIES[name].make(x, place, *spread)]
