@@ -48,32 +48,50 @@ class Keys:
         """Whether each lane has segments of its own."""
         return bool(self.views) and self.views[0].strides[2] != 0
 
-    def before(self, tile: Tile, operands: Sequence[Ref]) -> jax.Array:
-        """The key of the element before the tile, for each lane or for all; any in the first."""
-        if self.kind == "whole":
-            return jnp.int32(0)
+    def around(self, tile: Tile, operands: Sequence[Ref]) -> tuple[jax.Array, jax.Array]:
+        """The key of the element before the tile, for each lane or for all; any in the first.
+
+        And one that no element of the tile exceeds, where keys are searched.
+        """
         if self.kind == "offsets":
             [bounds] = operands
-            start = tile.index * np.int32(tile.geometry.length)
-            place = jnp.maximum(start - np.int32(1), np.int32(0))
-            return locating.segment_of(bounds, self._first(tile), place, self.bounds)
+            g, one = tile.geometry, np.int32(1)
+            start = tile.index * np.int32(g.length)
+            end = jnp.minimum(start + np.int32(g.length), np.int32(g.n))
+            places = [jnp.maximum(start - one, np.int32(0)), end - one]
+            before, last = locating.segments_of(bounds, self._first(tile), places, self.bounds)
+            return before, last
+        before = self._before(tile, operands)
+        return before, before
+
+    def _before(self, tile: Tile, operands: Sequence[Ref]) -> jax.Array:
+        if self.kind == "whole":
+            return jnp.int32(0)
         if self.kind == "ids":
             return self.narrow(tile.load_before(operands[0], self.views[0]))
         return tile.load_one(operands[1], self.views[1], tile.index) - np.int32(1)
 
     def load(
-        self, strip: Tile, operands: Sequence[Ref], before: jax.Array, *, counts: bool
+        self,
+        strip: Tile,
+        operands: Sequence[Ref],
+        before: jax.Array,
+        last: jax.Array,
+        *,
+        counts: bool,
     ) -> jax.Array:
         """The leaf that stands for the keys of a strip: the keys, or heads where it ``counts``.
 
-        ``before`` is the key of the element before the strip. What lanes share is a column.
+        ``before`` is the key of the element before the strip, and none that is searched exceeds the
+        ``last``. What lanes share is a column.
         """
         if self.kind == "whole":
             shape = strip.starts_shared(self._by_element(strip)).shape
             return jnp.zeros(shape, jnp.int32)
         if self.kind == "offsets":
             shared = strip if strip.geometry.lanes == 1 else strip.column()
-            return locating.located(operands[0], self._first(strip), shared, self.bounds)
+            within = locating.Within(jnp.maximum(before, np.int32(0)), last)
+            return locating.located(operands[0], self._first(strip), shared, self.bounds, within)
         if self.kind == "ids":
             return self.narrow(strip.load_shared(operands[0], self.views[0]))
         heads = self._heads(strip, operands[0]).astype(KEY)

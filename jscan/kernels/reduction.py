@@ -170,7 +170,7 @@ class StripWalk:
         self.described = refs[count : count + described]
         self.gathered = refs[count + described : reduction.inputs - (reduction.long > 0)]
         self.outputs = refs[reduction.inputs :]
-        self.before = self.keys.before(tile, self.described)
+        self.before, self.last = self.keys.around(tile, self.described)
         self.place = tile.cut(g)
         self.counts = self.keys.kind in COUNTED and len(g.shape) == 1
         self.by_quarters = len(g.shape) == 1 and g.length >= 4
@@ -231,7 +231,7 @@ class StripWalk:
         reduction = self.reduction
         values = self._elements(strip)
         before = jnp.int32(-1) if runs is None else runs.key
-        leaf = self.keys.load(strip, self.described, before, counts=self.counts)
+        leaf = self.keys.load(strip, self.described, before, self.last, counts=self.counts)
         if runs is not None:
             # What is carried joins the first element, and no other needs to know of it.
             same = leaf == 0 if self.counts else leaf == strip.along_positions(runs.key)
