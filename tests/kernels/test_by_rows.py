@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import primitives
+from jscan import primitives, traced_bounds
 from jscan.kernels import tuning
 from jscan.kernels.tuning import rows_of_products as choice
 from tests import reference
@@ -27,7 +27,7 @@ SMALL: dict[str, dict[str, Any]] = {
 @pytest.fixture(params=SMALL, autouse=True)
 def small(request, monkeypatch):
     """Programs of few rows, and tiles of few entries for those that are long."""
-    for name, value in {"ELEMENTS": 8, **SMALL[request.param]}.items():
+    for name, value in {"ELEMENTS": 8, "LEAST": 0, **SMALL[request.param]}.items():
         monkeypatch.setattr(choice, name, value)
 
     def chosen(shape, method, ways):
@@ -83,7 +83,9 @@ def test_batches(mapped, width):
         reference.assert_equal(result, looped(values, columns, offsets, x, pair="sum-product"))
 
 
-def test_offsets_that_misfit_read_nothing_out_of_bounds():
+@pytest.mark.parametrize("many", [0, traced_bounds.MANY])
+def test_offsets_that_misfit_read_nothing_out_of_bounds(monkeypatch, many):
+    monkeypatch.setattr(traced_bounds, "MANY", many)
     values, columns, _, x = drawn("float32", width=None)
     offsets = np.array([5, -3, 8, 4, 10**6, 30], np.int32)
     risen = np.array([0, 4, 4, 4, 30, 30], np.int32)

@@ -210,9 +210,9 @@ def calls():
         lambda x, *plan: jscan.segment_sum(x, jscan.SegmentPlan.tree_unflatten(N // 8, plan)),
         [((N, 128), F32), *[((N,), I32)] * 3],
     )
-    matrix = [((2**16,), I32), ((2**14 + 1,), I32)]
-    yield "products", jscan.csr_matvec, [((2**16,), F32), *matrix, ((99,), F32)]
-    yield "products of lanes", jscan.csr_matmat, [((2**16,), C64), *matrix, ((99, 3), C64)]
+    matrix = [((2**20,), I32), ((2**18 + 1,), I32)]
+    yield "products", jscan.csr_matvec, [((2**20,), F32), *matrix, ((99,), F32)]
+    yield "products of lanes", jscan.csr_matmat, [((2**20,), C64), *matrix, ((99, 3), C64)]
     located = functools.partial(jscan.Segments.from_lengths, total=N)
     yield "located ids", lambda lengths: located(lengths).ids, [((99,), I32)]
     yield "located flags", lambda lengths: located(lengths).flags, [((99,), I32)]

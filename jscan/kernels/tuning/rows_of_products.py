@@ -33,6 +33,9 @@ STEPS = 4
 MEAN = 1024
 """Longer rows are as well taken by tiles of entries."""
 
+LEAST = 2**20
+"""So are fewer entries: another kernel, for rows that may be long, takes 3 to 4 µs."""
+
 ELEMENTS, WARPS, ALONE = 128, 1, 512
 """Rows times lanes of a program; its warps; entries of a turn in one row."""
 
@@ -45,7 +48,7 @@ waiting for it."""
 def by_rows(entries: int, rows: int, lanes: int) -> ByRows | None:
     """The choice for so many entries in so many rows; None where rows are too long for it."""
     mean = -(-entries // rows)
-    if mean > MEAN:
+    if mean > MEAN or entries < LEAST:
         return None
     width, steps = 1, STEPS
     if lanes == 1 and mean > SINGLE:
