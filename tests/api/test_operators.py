@@ -60,6 +60,7 @@ def test_name(name):
     assert getattr(operators, name).name == name
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_affine(dtype):
     a1, b1, a2, b2 = (

@@ -69,6 +69,7 @@ def drawn(n, period, dtype="int32", seed=0):
     return (rng.integers(0, 2, n + 1)[number]).astype(jnp.dtype(dtype))
 
 
+@pytest.mark.sweep
 @on_engines
 @pytest.mark.parametrize("n", [0, 1, 33, 4097, 12_289])
 @pytest.mark.parametrize("period", [1, 3, 1000])
@@ -80,6 +81,7 @@ def test_runs_around_tiles(n, period):
         assert_unique(x, size, -1)
 
 
+@pytest.mark.sweep
 @on_engines
 @every_dtype
 def test_runs_of_every_dtype(dtype):
@@ -89,6 +91,7 @@ def test_runs_of_every_dtype(dtype):
         assert_unique(x, size, 1)
 
 
+@pytest.mark.sweep
 @on_engines
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
 def test_nan_equals_nan_and_zeros_equal_each_other(dtype):

@@ -44,6 +44,7 @@ def looped(m: Any, x: Any, pair: str = "sum-product", *, transpose: bool = False
     return y
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("shape", [(13, 9), (1, 5), (5, 1), (40, 300)])

@@ -216,6 +216,7 @@ def _by_a_branch(x, t):
     return lax.cond(x > 1, lambda t: 2 * t - t, lambda t: t, t)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("same", "shape"), [(_by_a_solve, (5,)), (_by_a_loop, (3, 5)), (_by_a_branch, (3, 5))]
 )
@@ -258,6 +259,7 @@ def _beside_a_number(x, y):
     return (x[0] * y[0], jnp.zeros_like(x[1]))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("fn", "given"),
     [

@@ -85,6 +85,7 @@ DIFFERENTIATED = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "kind", [AxisType.Auto, pytest.param(AxisType.Explicit, marks=pytest.mark.thorough)]
 )

@@ -265,6 +265,7 @@ def test_totals_alone_move(layout, form):
     assert 0 < max(c.elements for c in moved) <= 8 * ROWS * 2
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("reverse", [False, True])
 def test_interpreted_kernels(reverse):
     rows, flags = data(13)

@@ -169,6 +169,7 @@ def cases(index: int, engine: Engine) -> Iterator[Any]:
             yield pytest.param(engine, name, dtype, one, id=case, marks=marks)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("strategy", "name", "dtype", "forms"),
     [case for index, engine in enumerate(ENGINES) for case in cases(index, engine)],

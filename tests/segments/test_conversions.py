@@ -152,6 +152,7 @@ def test_vmap_of_a_batch_of_segments(kind):
         check(one, expected_views(kind, lengths))
 
 
+@pytest.mark.sweep
 @on_engines
 @pytest.mark.parametrize("kind", ["flags", "ids"])
 def test_rows_of_one_array(kind):

@@ -60,6 +60,7 @@ def test_modes_mean_what_they_mean_in_jax(reduction, indices_are_sorted, mode):
         )
 
 
+@pytest.mark.sweep
 @sorted_or_not
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "uint32", "int64"])
 @pytest.mark.parametrize("num_segments", [0, 1, 3, 300])
@@ -105,6 +106,7 @@ def test_buckets_of_half_precision_are_added_in_float32():
     assert total == 600
 
 
+@pytest.mark.sweep
 @every_reduction
 @sorted_or_not
 def test_derivatives_by_buckets(reduction, indices_are_sorted):

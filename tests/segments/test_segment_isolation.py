@@ -126,6 +126,7 @@ def _cases(table):
     ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("name", "planted", "segment", "reverse", "exclusive"),
     [

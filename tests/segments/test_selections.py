@@ -227,6 +227,7 @@ def test_engines(engine):
         np.testing.assert_array_equal(found, extremum(x, ids, n // 5, sign))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("form", ["any", "sorted", "planned"])
 def test_derivatives(form):
     x = np.random.default_rng(0).permutation(140).reshape(70, 2) / 10.0

@@ -127,6 +127,7 @@ def check_all_forms(statistic: Statistic, x: Any, ids: Any, num_segments: int) -
     statistic.check(x, numbers, num_segments, segments, num_segments)
 
 
+@pytest.mark.sweep
 @every_dtype
 def test_every_dtype(statistic, dtype):
     check_all_forms(statistic, drawn((70, 2), dtype), IDS, COUNT)
@@ -148,6 +149,7 @@ def test_every_layout(statistic, layout):
     statistic.check(x, ids, 60, jscan.SegmentPlan(ids, 60))
 
 
+@pytest.mark.sweep
 @every_statistic
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_few_elements(statistic, n):
@@ -254,6 +256,7 @@ def described(form: str) -> Any:
 every_description = pytest.mark.parametrize("form", ["any", "sorted", "planned", "segments"])
 
 
+@pytest.mark.sweep
 @every_statistic
 @every_description
 def test_derivatives(statistic, form):
@@ -264,6 +267,7 @@ def test_derivatives(statistic, form):
     check_grads(function, (drawn((70, 2), "float64"),), order=2)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @every_description
 @every_statistic
@@ -343,6 +347,7 @@ def test_export(statistic):
         np.testing.assert_allclose(again.call(x, given), expected, rtol=1e-6)
 
 
+@pytest.mark.sweep
 @every_statistic
 def test_other_dtypes_are_named(statistic):
     wrong = jax.random.key(0)
