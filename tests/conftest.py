@@ -74,7 +74,7 @@ def pytest_runtest_makereport(
     return report
 
 
-MAPPED = 40_000
+MAPPED = 32_000
 """Linux lets a process have 65,530 mapped regions, and each compiled program takes some three. One
 more ends the process."""
 
