@@ -43,11 +43,19 @@ def after(x: jax.Array, *, axis: int) -> jax.Array:
 
 def turned(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
     """``x`` moved on by one place, with what falls out at its end in the place left free."""
-    last = x.shape[axis] - 1
-    out, free = (0, last) if reverse else (last, 0)
+    out = 0 if reverse else x.shape[axis] - 1
     end = lax.slice_in_dim(x, out, out + 1, axis=axis)
-    is_free = lax.broadcasted_iota(jnp.int32, x.shape, axis) == np.int32(free)
-    return jnp.where(is_free, end, (after if reverse else before)(x, axis=axis))
+    return moved_behind(end, x, axis=axis, reverse=reverse)
+
+
+def moved_behind(first: jax.Array, x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
+    """``x`` moved on by one place in scan order, behind ``first``, of size 1 along ``axis``.
+
+    No concatenation, for the reasons that `moved_on` has.
+    """
+    along: dict[str, Any] = {"axis": axis, "reverse": reverse}
+    free = moved_on(lax.full_like(x, False, np.dtype(np.bool_)), np.bool_(True), **along)
+    return jnp.where(free, first, moved_on(x, np.zeros((), x.dtype)[()], **along))
 
 
 def moved_on(x: jax.Array, value: ArrayLike, *, axis: int, reverse: bool) -> jax.Array:
@@ -135,7 +143,7 @@ def segment_starts(
         return moved_on(heads, np.bool_(True), axis=axis, reverse=True)
     following, exists = neighbours(heads, axis_name, axis=axis, behind=True)
     end = following | ~exists
-    return lax.concatenate([lax.slice_in_dim(heads, 1, None, axis=axis), end], dimension=axis)
+    return moved_behind(end, heads, axis=axis, reverse=True)
 
 
 def places_of(numbers: jax.Array, num_segments: int) -> jax.Array:
@@ -211,11 +219,7 @@ def _shift_across(
     """A device's part of an axis moved on by one place, with ``element`` where the whole begins."""
     other, exists = neighbours(x, axis_name, axis=axis, behind=reverse)
     first = jnp.where(exists, other, spread_element(element, x, axis))
-    if reverse:
-        parts = [lax.slice_in_dim(x, 1, None, axis=axis), first]
-    else:
-        parts = [first, lax.slice_in_dim(x, 0, -1, axis=axis)]
-    return lax.concatenate(parts, dimension=axis)
+    return moved_behind(first, x, axis=axis, reverse=reverse)
 
 
 def spread_element(element: jax.Array, x: jax.Array, axis: int) -> jax.Array:
