@@ -213,6 +213,10 @@ def calls():
     matrix = [((2**20,), I32), ((2**18 + 1,), I32)]
     yield "products", jscan.csr_matvec, [((2**20,), F32), *matrix, ((99,), F32)]
     yield "products of lanes", jscan.csr_matmat, [((2**20,), C64), *matrix, ((99, 3), C64)]
+    for name in ("mean", "norm", "logsumexp", "argmax"):
+        fn = getattr(jscan, f"segment_{name}")
+        fn = functools.partial(fn, num_segments=99, indices_are_sorted=True)
+        yield f"segment_{name}", fn, [((N,), F32), ((N,), I32)]
     located = functools.partial(jscan.Segments.from_lengths, total=N)
     yield "located ids", lambda lengths: located(lengths).ids, [((99,), I32)]
     yield "located flags", lambda lengths: located(lengths).flags, [((99,), I32)]
