@@ -277,9 +277,14 @@ def _present(mask: jax.Array | None) -> tuple[jax.Array, ...]:
 # --- abstract evaluation ------------------------------------------------------------------------
 
 
-def _like_first(operand: Aval, *others: Aval, **params: Any) -> Aval:
-    del others, params
+def _like_first(operand: Aval, **params: Any) -> Aval:
+    del params
     return operand
+
+
+def _like_tile(x: Aval, y: Aval) -> Aval:
+    """Either may be a scalar, such as a constant of an operator."""
+    return x if x.shape else y
 
 
 def _tile_scan_abstract_eval(*leaves: Aval, **params: Any) -> list[Aval]:
@@ -350,8 +355,8 @@ def _first(operand: jax.Array, **params: Any) -> jax.Array:
 _register(tile_scan_p, _tile_scan_abstract_eval, tile_scan_meaning)
 _register(tile_reduce_p, _tile_reduce_abstract_eval, tile_reduce_meaning)
 _register(quarters_p, _quarters_abstract_eval, quarters_meaning)
-_register(nan_max_p, _like_first, lax.max)
-_register(nan_min_p, _like_first, lax.min)
+_register(nan_max_p, _like_tile, jnp.maximum)
+_register(nan_min_p, _like_tile, jnp.minimum)
 _register(fast_exp2_p, _like_first, lax.exp2)
 _register(fast_log2_p, _like_first, jnp.log2)
 _register(unsigned_p, _unsigned_abstract_eval, unsigned_meaning)

@@ -92,7 +92,7 @@ def test_scans_by_blocks_are_those_of_a_loop(name):
         assert_close(found, looped(fn, elems, flags, reverse=reverse))
 
 
-@pytest.mark.parametrize("name", ["2 x 2", "3 x 3, two rows", "quaternions"])
+@pytest.mark.parametrize("name", ["2 x 2", "3 x 3, two rows", "quaternions", "log semiring"])
 def test_kernels_scan_blocks(name):
     fn, elems = OPERATORS[name]
     heads = np.random.default_rng(4).random(23) < 0.2
