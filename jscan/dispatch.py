@@ -119,8 +119,7 @@ def reduce(call: Call, *, num_segments: int | None) -> list[jax.Array]:
     assert identity is not None
     # Kernels fill empty segments with the identity. Resident programs also combine it with
     # elements, where no segment begins in their part, and so do devices that share an axis.
-    resident = call.method in ("reduce_then_scan", "repeatable")
-    combines_identity = resident or bool(call.axis_name)
+    combines_identity = call.method == "reduce_then_scan" or bool(call.axis_name)
     if traced is None or not _has_identity(call, traced.combine, is_combined=combines_identity):
         return _reduce_by_scan(call, traced, division, identity, num_segments)
     return _reduce_segments(call, traced, division, num_segments)

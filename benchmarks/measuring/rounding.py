@@ -10,7 +10,7 @@ in nothing else that matters here:
 
     xla                  2 log2 n
     lookback, chained    a tile's own, then one for every tile before it, at most
-    repeatable           a tile's own, of 32 tiles, of 8 groups, then one for every supergroup
+    repeatable           a tile's own, of 16 tiles, then 6 for every 256 tiles, a window's
     reduce_then_scan     a part's strips one after another, twice, and a scan of 2112 totals between
     scan_then_propagate  a tile's own for every level, of which there are log n / log tile
 
@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -58,10 +59,14 @@ def bound_in_pairs(n: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class TileDepth:
-    """How deep the additions within a tile are, by its length: of its scan, and of its total."""
+    """How deep the additions within a tile are, by its length: of its scan, and of its total.
+
+    Of a window of so many words, the additions that the ``farthest`` one goes through.
+    """
 
     scan: Callable[[int], int]
     total: Callable[[int], int]
+    farthest: Callable[[int], int]
 
 
 def _in_warps(length: int) -> int:
@@ -84,8 +89,19 @@ def of_pairs(length: int) -> int:
     return max(1 + of_pairs(length // 2), between)
 
 
-TRITON = TileDepth(_in_warps, _in_warps)
-INTERPRETED = TileDepth(of_pairs, lambda length: (length - 1).bit_length())
+def _levels(count: int) -> int:
+    """Of a tree over so many, all of which join others."""
+    return (count - 1).bit_length()
+
+
+def _first_of_pairs(count: int) -> int:
+    """Of the first of so many at the end of a window, where it has a neighbour in a pair."""
+    levels = _levels(count)
+    return levels - (2**levels - count).bit_count()
+
+
+TRITON = TileDepth(_in_warps, _in_warps, _levels)
+INTERPRETED = TileDepth(of_pairs, _levels, _first_of_pairs)
 
 
 def depth(
@@ -108,18 +124,19 @@ def depth(
         return tile.scan(tuned.length)
     before = tiles - 1
     if method == "repeatable":
-        before = _in_groups(tiles, min(tuned.window, 32), min(tuned.window, 8))
+        before = _in_groups(tiles, tuning.group_sizes(tuned.window, 1), tile)
     return max(tile.scan(tuned.length) + 1, tile.total(tuned.length) + before)
 
 
-def _in_groups(tiles: int, group: int, supergroup: int) -> int:
-    """From a tile's total to the last tile: of its group, the groups, the chain, and the tile.
+def _in_groups(tiles: int, sizes: Sequence[int], tile: TileDepth) -> int:
+    """From a tile's total to the last tile: through groups of these sizes, and by the chain.
 
-    A fold of so many words is a scan of them at most, and one addition joins it to what is nearer.
+    One addition joins what a window amounts to and what is nearer. Prefixes are farthest in it.
     """
-    words = [min(group, tiles), min(supergroup, -(-tiles // group))]
-    folds = sum((count - 1).bit_length() + 1 for count in words)
-    return folds + -(-tiles // (group * supergroup)) + 1
+    *groups, before = itertools.accumulate(size - 1 for size in sizes)
+    words = [min(count, tiles) for count in (*groups, before + 1)]
+    links = -(-tiles // math.prod(sizes)) - 1
+    return sum(_levels(count) + 1 for count in words) + links * (tile.farthest(words[-1]) + 1)
 
 
 def _in_parts(n: int, length: int, strip: int, tile: TileDepth) -> int:

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language, launch, reduction, tuning
+from jscan.kernels import joining, language, launch, tuning
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View, size_of
 from jscan.kernels.operator import commuting_identity
@@ -95,11 +95,12 @@ def long_rows(task: Reduction, window: int, program: jax.Array, refs: Sequence[R
     tile = Tile(g, program)
     at = [(tile.row_block, g.tiles), (tile.index, 1)]
     marked = language.load(refs[task.inputs - 1], at) != 0
-    language.when(marked, lambda: reduction.kernel(task, window, program, refs))
+    language.when(marked, lambda: joining.kernel(task, window, program, refs))
     if g.tiles > 1:
         # Nobody asks for the value, but a window waits for all of its tiles.
         some = [jnp.broadcast_to(tile.index.astype(d), g.per_lane) for d in task.dtypes]
-        tell = functools.partial(task.state.publish, words, tile, jnp.int32(PREFIX), some)
+        state = joining.tile_state(task, window)
+        tell = functools.partial(state.publish, words, tile, jnp.int32(PREFIX), some)
         language.when(~marked, tell)
 
 

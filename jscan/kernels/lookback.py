@@ -143,6 +143,11 @@ class Lookback:
         tags, values = self.state.peek(self.words, self.tile, numbers)
         return Look(tags, tuple(values))
 
+    def again(self, seen: Look, end: jax.Array) -> Look:
+        """Another look at a window that was not complete."""
+        del seen
+        return self.peek(end)
+
     def prefix(self, seen: Look) -> list[jax.Array]:
         """The total, given a first look at the nearest window.
 
@@ -197,8 +202,7 @@ class Lookback:
             return _Poll(look, nearest, jnp.max((empty & ~done).astype(jnp.int32)) > 0)
 
         def poll(carry: _Poll) -> _Poll:
-            del carry
-            return judged(self.peek(language.pause(end, PAUSE)))
+            return judged(self.again(carry.look, language.pause(end, PAUSE)))
 
         look, nearest, _ = lax.while_loop(lambda carry: carry.waits, poll, judged(seen))
         return look, nearest

@@ -30,11 +30,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jscan.kernels import launch, tuning
+from jscan.kernels.joining import kernel as reduce_tile
 from jscan.kernels.keys import KEY, Keys
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry
 from jscan.kernels.reduction import Reduction, StripWalk
-from jscan.kernels.reduction import kernel as reduce_tile
 from jscan.kernels.registers import constant
 from jscan.kernels.tile import Tile
 

@@ -14,7 +14,7 @@ from jax import lax
 from jax.extend import core
 
 from jscan.combine import Combine
-from jscan.kernels import absent, by_rows, fill, keys, launch, partials, reduction, tuning
+from jscan.kernels import absent, by_rows, fill, joining, keys, launch, partials, tuning
 from jscan.kernels.addresses import WIDE
 from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
@@ -77,6 +77,8 @@ def reduce(
     if method == "auto" and tuning.suits_levels(shape):
         method = "reduce_then_scan"
     tuned = tuning.chosen(shape, method, tuning.REDUCTION)
+    if method == "repeatable":
+        tuned = tuning.in_groups(shape, tuned)
     if kind == "offsets":
         # A program searches the offsets of one row.
         tuned = dataclasses.replace(tuned, rows=1)
@@ -104,6 +106,7 @@ def reduce(
         views=cut.views,
         keys=told,
         chained=method == "chained" and cut.geometry.tiles > 1,
+        fixed=method == "repeatable",
         order=order_view,
         product=product,
     )
@@ -127,8 +130,8 @@ def reduce(
     if method in _LEVELS:
         outputs = partials.run(task, cut, described, interpret, starts)
     else:
-        state = task.state if task.geometry.tiles > 1 else None
-        kernel = by_rows.long_rows if task.long else reduction.kernel
+        state = joining.tile_state(task, tuned.window) if task.geometry.tiles > 1 else None
+        kernel = by_rows.long_rows if task.long else joining.kernel
         body = functools.partial(kernel, task, tuned.window)
         outputs = cut.call(task, described, body, state, "jscan_reduce", interpret, starts)
     return _shaped(outputs, result_shape, results)
@@ -153,7 +156,7 @@ def _rows(
     return tuning.by_rows(g.n, keys.num_segments, g.inner)
 
 
-_LEVELS = ("scan_then_propagate", "reduce_then_scan", "repeatable")
+_LEVELS = ("scan_then_propagate", "reduce_then_scan")
 """Strategies that reduce level by level."""
 
 

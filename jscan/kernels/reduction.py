@@ -11,11 +11,8 @@ joins the strip's first element. Within a strip the keys are scanned beside the 
 (kx, x) ⊕ (ky, y) = (ky, x ⊕ y if kx = ky else y); elements whose neighbour has another key end a
 run, and their totals are written.
 
-Only a tile's first run may have begun before the tile, so that its total must wait. When the tile
-has been read, the program publishes what its last run amounts to, as AGGREGATE if that run began
-before the tile and as PREFIX if not; looks back, if its first run began before it; and writes the
-first run's total, or publishes the PREFIX if that run goes on behind the tile. Nothing of the tile
-is held in registers while a program waits.
+Only a tile's first run may have begun before the tile, so that its total must wait: that is the
+affair of `jscan.kernels.joining`, or of the levels of `jscan.kernels.partials`.
 """
 
 from __future__ import annotations
@@ -32,15 +29,12 @@ from jax import lax
 from jax.extend import core
 
 from jscan.kernels import language, quarters
-from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.keys import COUNTED, KEY, Keys
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
-from jscan.kernels.lookback import Lookback
-from jscan.kernels.operator import commuting_identity, trace_scalars
+from jscan.kernels.operator import trace_scalars
 from jscan.kernels.products import Product
 from jscan.kernels.registers import take
-from jscan.kernels.state import AGGREGATE, PREFIX, TileState
 from jscan.kernels.tile import Tile
 
 
@@ -78,6 +72,7 @@ class Reduction:
     views: tuple[View, ...]
     keys: Keys
     chained: bool = False  # whether tiles wait for their neighbours, and take tickets
+    fixed: bool = False  # whether tiles that share a run are combined in groups that are fixed
     order: View | None = None  # where an operand lies that says which element comes when, if any
     product: Product | None = None  # how elements are made, if they are not read
     long: int = 0  # only rows of more elements are reduced, in tiles with marks; all rows if 0
@@ -98,12 +93,6 @@ class Reduction:
         return [(size, d) for d, used in zip(self.results, self.used, strict=True) if used]
 
     @property
-    def state(self) -> TileState:
-        """The layout of the state words."""
-        g = self.geometry
-        return TileState(self.dtypes, g.outer, g.tiles, g.inner, tickets=int(self.chained))
-
-    @property
     def empty(self) -> list[Any]:
         """What each result holds for a segment that has no elements; none without segments."""
         if self.keys.kind == "whole":
@@ -117,19 +106,6 @@ class Reduction:
         shape = right[0].shape
         left = [jnp.broadcast_to(x, shape) for x in left]
         return language.mapped(self.operator, [*left, *right])
-
-
-def kernel(reduction: Reduction, window: int, program: jax.Array, refs: Sequence[Ref]) -> None:
-    """One tile of a row, by one program."""
-    g, words = reduction.geometry, refs[-1]
-    number = reduction.state.take_ticket(words) if reduction.chained else program
-    walk = StripWalk(reduction, Tile(g, number), refs)
-    if g.tiles == 1 and reduction.strip == g.length:
-        walk.only_strip()
-        return
-    runs = walk.all_strips()
-    if g.tiles > 1:
-        _finish(walk, window, words, runs)
 
 
 class Runs(NamedTuple):
@@ -363,32 +339,3 @@ def _merged(left: Marked, right: Marked) -> tuple[Marked, Marked]:
     key = jnp.where(right.where, right.key, left.key)
     both = Marked(key, values, left.where | right.where)
     return both, Marked(left.key, left.values, left.where & right.where)
-
-
-def _finish(walk: StripWalk, window: int, words: Ref, runs: Runs) -> None:
-    """Publishes the last run, and looks back for the first one's total, if that is wanted."""
-    reduction, tile, before, state = walk.reduction, walk.tile, walk.before, walk.reduction.state
-    # No tile has published anything of a segment that is not reduced here.
-    asks = (walk.is_long(before, before >= 0) if reduction.long else True) & (tile.index > 0)
-    restarts = jnp.broadcast_to((runs.key != before) | ~asks, runs.last[0].shape)
-    told = restarts if reduction.chained else None  # what is no PREFIX is not for a neighbour
-    state.publish(words, tile, AGGREGATE + restarts.astype(jnp.int32), runs.last, told)
-    wanted = (runs.first_over | ~restarts) & asks
-
-    def end_first_run() -> None:
-        identity = commuting_identity(reduction.operator)
-        totals = OperatorAggregates(reduction.operator, identity)
-        search = Lookback(reduction.operator, state, words, tile, window, totals)
-        prefix = search.prefix(search.peek(tile.index))
-        # A first run that is not over is the last one.
-        pairs = zip(runs.first, runs.last, strict=True)
-        pending = [jnp.where(runs.first_over, f, t) for f, t in pairs]
-        total = totals.combine(prefix, pending)
-        tag = jnp.full_like(restarts, PREFIX, jnp.int32)
-        state.publish(words, tile, tag, total, ~restarts)
-        segments = walk.keys.num_segments
-        inside = (before >= 0) & (before < np.int32(segments))
-        for ref, value in walk.results(total):
-            tile.store_row(ref, segments, before, value, runs.first_over & inside)
-
-    language.when(jnp.max(wanted.astype(jnp.int32)) > 0, end_first_run)

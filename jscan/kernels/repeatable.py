@@ -1,24 +1,26 @@
 """The single-pass scan whose groups are fixed: the same bits on every run.
 
     tiles         [t][t][t][t] [t][t][t][t] [t][t][t][t] [t][t][t][t] [t][t] ...
-    groups        └─── [g] ──┘ └─── [g] ──┘ └─── [g] ──┘ └─── [g] ──┘
-    supergroups   └─────────────────[p]─────────────────────────[p]─┘
-                                     │                  ▲       │
-                                     └──────────────────────────┘  one link of the chain
+    groups        └─── [g] ──┘ └─── [g] ──┘ └─── [g] ──┘ └──────────┘
+    supergroups   └────────────────────────────────────────────── [p]┘   the next prefix
 
-    tile   load ─► reduce ─► publish the total ─► scan ─► look at the tiles before it in its group
-             ─► publish the group's total, as its last tile
-             ─► look at the groups before it in its supergroup, and at the supergroup's prefix
-             ─► publish the next prefix, as the supergroup's last tile ─► store
+    tile   load ─► reduce ─► publish the total
+             ─► as the last tile of a group: look at its tiles, publish the group's total
+                as the last of a supergroup: look at the whole window, publish the next prefix
+             ─► scan ─► look at the whole window ─► store
 
-What comes before a tile is always
+    window   [ ] [ ] [p] [g] [g] [g] [t] [t]     the nearest tile last
 
-    (prefix of its supergroup) ⊕ ((fold of the groups before it) ⊕ (fold of the tiles before it))
+What comes before a tile is one window of words, one for each lane of a warp: the prefix of its
+supergroup, the groups before its own in there, and the tiles before it in its group. The window is
+folded at once, and its words have places that follow from the number of the tile. In
+`jscan.kernels.lookback` a tile takes the nearest prefix that there is, so that its groups depend on
+timing; here every word is written once, and there is nothing to choose. The chain of prefixes has
+one link for each supergroup. Where windows are narrow there are more levels of smaller groups.
 
-where a fold has one shape for each number of words. In `jscan.kernels.lookback` a tile takes the
-nearest prefix that there is, so that its groups depend on timing; here every word is written once,
-and there is nothing to choose. The chain of prefixes has one link for each supergroup, and all that
-is on it is one combination. All three windows are read at once, before the program waits for any.
+A word that many programs wait for is slow to come. So totals of groups and prefixes are written
+several times over, for the tiles of a group each; and a tile that looks again reads only the words
+that were not there.
 
 A total that holds a restart is published as PREFIX, those of other tiles and groups as AGGREGATE:
 nobody looks past a restart, nor waits for what is before it, so that a restart cuts the fold at the
@@ -31,9 +33,10 @@ tiles that they are of.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +44,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+from jscan.kernels import language, tuning
 from jscan.kernels.description import Scan
 from jscan.kernels.forms import Aggregates, Form, form, whole
 from jscan.kernels.held import HeldTile, may_hold
@@ -48,42 +52,48 @@ from jscan.kernels.language import Ref
 from jscan.kernels.lookback import Look, Lookback
 from jscan.kernels.operator import FLAG
 from jscan.kernels.reduce_then_scan import Part, scan_part
-from jscan.kernels.registers import constant
-from jscan.kernels.state import AGGREGATE, TileState
+from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.steps import Step
 from jscan.kernels.tile import Tile
 from jscan.kernels.tuning import Tuning
 
-TILES = 32
-"""The most tiles of a group: a word for each lane of a warp."""
-GROUPS = 8
-"""The most groups of a supergroup. The chain wants many short links: 2^28 float32 elements took 543
-µs with groups of 32 tiles in eights, 549 in sixteens, 566 in thirty-twos; lookback 517 (a sketch on
-an H200, 2026-11-22; this kernel has not been measured)."""
 
+@dataclasses.dataclass(frozen=True)
+class Levels:
+    """How so many tiles of a row are grouped, and where the words of groups are: behind theirs.
 
-class Groups(NamedTuple):
-    """How tiles are grouped, and where the words of groups are: behind those of the tiles."""
+    Nodes of level 0 are tiles, those of the next levels groups of ``sizes`` nodes of the level
+    below. Beyond the last are prefixes, each of all that is before and of a node of this level.
+    """
 
-    tiles: int  # of a group
-    groups: int  # of a supergroup
-    first_group: int  # the number of a word
-    first_prefix: int
-    words: int  # of a row and a piece
+    tiles: int
+    sizes: tuple[int, ...]
+    copies: int  # of each word but those of tiles
 
     @classmethod
-    def of(cls, scan: Scan, tuned: Tuning) -> Groups:
-        """The groups of a scan; those that the row's end cuts short tell nothing."""
-        tiles, groups = min(TILES, tuned.window), min(GROUPS, tuned.window)
-        count = scan.geometry.tiles
-        first_prefix = count + count // tiles
-        return cls(tiles, groups, count, first_prefix, first_prefix + count // (tiles * groups))
+    def of(cls, tiles: int, window: int, inner: int) -> Levels:
+        """The levels of so many tiles, as a window holds them."""
+        sizes = tuning.group_sizes(window, inner)
+        return cls(tiles, sizes, tuning.copies(sizes, inner))
+
+    def nodes(self, level: int) -> int:
+        """How many there are; one that the row's end cuts short tells nothing."""
+        return self.tiles // math.prod(self.sizes[:level])
+
+    def first(self, level: int) -> int:
+        """The number of the first word of a level, or behind the last one."""
+        return sum(self.nodes(k) * (self.copies if k else 1) for k in range(level))
+
+    @property
+    def words(self) -> int:
+        """Of a row and a piece."""
+        return self.first(len(self.sizes) + 1)
 
 
 def tile_state(scan: Scan, tuned: Tuning) -> TileState:
     """The layout of a scan's state words: those of tiles, of groups, of supergroups."""
     g = scan.geometry
-    return TileState(scan.dtypes, g.outer, Groups.of(scan, tuned).words, g.inner)
+    return TileState(scan.dtypes, g.outer, Levels.of(g.tiles, tuned.window, g.inner).words, g.inner)
 
 
 def kernel(
@@ -104,11 +114,12 @@ def _one_tile(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> Non
         complete = jnp.broadcast_to(tile.index == 0, work.aggregate[0].shape)
         if work.restarts is not None:
             complete = complete | work.restarts
-    search = Search(scan, tuned, tile, refs[-1], work, complete)
-    search.begin(work.aggregate)
+    search = _search(scan, tuned, tile, refs[-1], work)
+    search.tell(work.aggregate, complete)
     with Step.SCAN.marked():
         work.scan()
-    prefix = search.prefix()
+    with Step.LOOK_BACK.marked():
+        prefix = search.prefix(search.peek(tile.index))
     with Step.STORE.marked():
         work.store(outputs, prefix)
 
@@ -117,115 +128,21 @@ def _in_strips(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> No
     """A tile with one restart, scanned strip by strip (`lookback`)."""
     inputs, outputs = scan.split(refs)
     rule = whole(scan, tile, scan.since_restart(tile, inputs))
-    search = Search(scan, tuned, tile, refs[-1], rule, tile.index >= 0)
-    search.begin(rule.aggregate)
-    prefix = search.prefix()
+    search = _search(scan, tuned, tile, refs[-1], rule)
+    search.tell(rule.aggregate, tile.index >= 0)
+    prefix = search.prefix(search.peek(tile.index))
     scan_part(scan, Part(scan, tuned.strip, tile, refs), [jnp.zeros((), FLAG), *prefix], outputs)
 
 
-class Found(NamedTuple):
-    """A total, and whether it goes back to a restart or to the start of the row."""
-
-    total: list[jax.Array]
-    done: jax.Array
-
-
-class Search:
-    """A tile's search for what comes before it, and what it tells of itself, its group and so on.
-
-    A tile that is ``complete`` holds a restart, or is the first of its row.
-    """
-
-    def __init__(
-        self,
-        scan: Scan,
-        tuned: Tuning,
-        tile: Tile,
-        words: Ref,
-        aggregates: Aggregates,
-        complete: jax.Array,
-    ):
-        self._scan, self._tile, self._words, self._aggregates = scan, tile, words, aggregates
-        self._complete, self._state = complete, tile_state(scan, tuned)
-        self._groups = groups = Groups.of(scan, tuned)
-        self._group = lax.div(tile.index, np.int32(groups.tiles))
-        self._within = tile.index - self._group * np.int32(groups.tiles)
-        self._supergroup = lax.div(self._group, np.int32(groups.groups))
-        self._before = self._group - self._supergroup * np.int32(groups.groups)
-        window = functools.partial(
-            Window, scan.operator, self._state, words, tile, aggregates=aggregates
-        )
-        self._tiles = window(tuned.window, self._group * np.int32(groups.tiles), self._within)
-        first = np.int32(groups.first_group) + self._supergroup * np.int32(groups.groups)
-        self._of_groups = window(tuned.window, first, self._before)
-        # Every warp may read a lone word for itself: it is EMPTY until it is PREFIX, for good.
-        first = np.int32(groups.first_prefix - 1) + self._supergroup
-        self._start = window(1, first, jnp.minimum(self._supergroup, 1))
-
-    def begin(self, aggregate: list[jax.Array]) -> None:
-        """Publishes the tile's total, and reads what others have published."""
-        self._aggregate = aggregate
-        with Step.PUBLISH_AGGREGATE.marked():
-            self._publish(Found(aggregate, self._complete), self._tile.index, None)
-        with Step.LOOK_BACK.marked():
-            windows = (self._tiles, self._of_groups, self._start)
-            self._seen = [window.peek(window.first) for window in windows]
-
-    def prefix(self) -> list[jax.Array]:
-        """What comes before the tile; undefined for the first of a row."""
-        near, groups, start = self._seen
-        last = self._within == np.int32(self._groups.tiles - 1)
-        nearer = self._within > 0
-        with Step.LOOK_BACK.marked():
-            alone = jnp.broadcast_to(~nearer, self._complete.shape)
-            before = self._tiles.found(alone, near)
-        with Step.PUBLISH_GROUP.marked():
-            through = Found(self._aggregate, self._complete)
-            through = self._joined(self._tiles, before, through)
-            number = np.int32(self._groups.first_group) + self._group
-            self._publish(through, number, last)
-
-        with Step.LOOK_BACK.marked():
-            further = self._of_groups.found(before.done, groups)
-            before = self._joined(self._of_groups, further, before, nearer)
-            known = through = self._joined(self._of_groups, further, through)
-        last = last & (self._before == np.int32(self._groups.groups - 1))
-        number = np.int32(self._groups.first_prefix) + self._supergroup
-        if self._scan.segmented:
-            with Step.PUBLISH_PREFIX.marked():
-                self._publish(known, number, last & known.done)
-        with Step.LOOK_BACK.marked():
-            nearer = nearer | (self._before > 0)
-            further = self._start.found(before.done, start)
-            before = self._joined(self._start, further, before, nearer)
-            through = self._joined(self._start, further, through)
-        with Step.PUBLISH_PREFIX.marked():
-            told = last & ~known.done if self._scan.segmented else last
-            self._publish(Found(through.total, self._tile.index >= 0), number, told)
-        return before.total
-
-    def _joined(
-        self, window: Window, further: Found, nearer: Found, present: jax.Array | None = None
-    ) -> Found:
-        """What was found nearer, if any was ``present``, behind what was found in a ``window``."""
-        both = self._aggregates.combine(further.total, nearer.total)
-        if present is not None:
-            pairs = zip(further.total, both, strict=True)
-            both = [jnp.where(present, y, x) for x, y in pairs]
-        alone = nearer.done | ~window.any
-        joined = [jnp.where(alone, x, y) for x, y in zip(nearer.total, both, strict=True)]
-        return Found(joined, nearer.done | further.done)
-
-    def _publish(self, told: Found, number: jax.Array, where: jax.Array | None) -> None:
-        """Publishes a total, as PREFIX where nobody has to look past it."""
-        shape = self._complete.shape
-        tag = jnp.broadcast_to(AGGREGATE + told.done.astype(jnp.int32), shape)
-        mask = None if where is None else jnp.broadcast_to(where, shape)
-        self._state.publish(self._words, self._tile, tag, told.total, mask, number=number)
+def _search(
+    scan: Scan, tuned: Tuning, tile: Tile, words: Ref, aggregates: Aggregates
+) -> GroupSearch:
+    state = tile_state(scan, tuned)
+    return GroupSearch(scan.operator, state, words, tile, tuned.window, aggregates)
 
 
-class Window(Lookback):
-    """So many words from the ``first`` on, of which ``count`` come before the tile."""
+class GroupSearch(Lookback):
+    """A tile's look at what comes before it, and what it tells of itself and its group."""
 
     def __init__(
         self,
@@ -234,34 +151,138 @@ class Window(Lookback):
         words: Ref,
         tile: Tile,
         window: int,
-        first: jax.Array,
-        count: jax.Array,
-        *,
         aggregates: Aggregates,
     ):
         super().__init__(operator, state, words, tile, window, aggregates)
-        self.first, self._count, self.any = first, count, count > 0
+        g = tile.geometry
+        self._levels = Levels.of(g.tiles, window, g.inner)
+        self._node, self._within = [tile.index], []
+        for size in self._levels.sizes:
+            above = lax.div(self._node[-1], np.int32(size))
+            self._within.append(self._node[-1] - above * np.int32(size))
+            self._node.append(above)
+
+    def tell(self, aggregate: list[jax.Array], complete: jax.Array) -> None:
+        """Publishes the tile's total, then that of the largest group of which it is the last tile.
+
+        A tile that is ``complete`` holds a restart, or is the first of its row.
+        """
+        with Step.PUBLISH_AGGREGATE.marked():
+            self._publish(aggregate, complete, self.tile.index)
+        language.when(self._ends(0), lambda: self._tell_further(aggregate, complete))
+
+    def _ends(self, level: int) -> jax.Array:
+        """Whether the tile's node is the last of its group."""
+        return self._within[level] == np.int32(self._levels.sizes[level] - 1)
+
+    def _tell_further(self, aggregate: list[jax.Array], complete: jax.Array) -> None:
+        levels, ends = self._levels, self.tile.index >= 0
+        copies = np.int32(levels.copies)
+        number = reach = jnp.int32(0)
+        for level, size in enumerate(levels.sizes):
+            ends = ends & self._ends(level)
+            above = np.int32(levels.first(level + 1)) + self._node[level + 1] * copies
+            number = jnp.where(ends, above, number)
+            reach = jnp.where(ends, reach + np.int32(size - 1), reach)
+        through = _Through(self, jnp.where(ends, np.int32(self.window), reach))
+        total, done = through.total(complete)
+        both = self.aggregates.combine(total, aggregate)
+        told = [jnp.where(complete, x, y) for x, y in zip(aggregate, both, strict=True)]
+        with Step.PUBLISH_GROUP.marked():
+            mask = None
+            if levels.copies > 1:
+                copy = lax.broadcasted_iota(jnp.int32, (self.window,), 0)
+                number, mask = number + copy, copy < copies
+            self._publish(told, complete | done, number, mask)
+
+    def _publish(
+        self,
+        total: list[jax.Array],
+        done: jax.Array,
+        number: jax.Array,
+        mask: jax.Array | None = None,
+    ) -> None:
+        """Publishes a total, as PREFIX where nobody has to look past it."""
+        tag = jnp.broadcast_to(AGGREGATE + done.astype(jnp.int32), total[0].shape)
+        self.state.publish(self.words, self.tile, tag, total, mask, number=number)
+
+    def numbers(self, end: jax.Array) -> jax.Array:
+        """The numbers of the window's words before tile ``end``; -1 where there is none."""
+        levels, node = self._levels, self._node
+        back = np.int32(self.window - 1) - lax.broadcasted_iota(jnp.int32, (self.window,), 0)
+        copies = np.int32(levels.copies)
+        copy = lax.rem(node[1], copies)
+
+        def word(level: int, node: jax.Array) -> jax.Array:
+            """The number of a node's word, of those that are for this tile."""
+            return np.int32(levels.first(level)) + node * copies + copy if level else node
+
+        further = functools.reduce(lax.add, self._within)
+        none = jnp.full_like(back, -1)
+        start = (back == further) & (node[-1] > 0)
+        number = jnp.where(start, word(len(levels.sizes), node[-1] - np.int32(1)), none)
+        for level in reversed(range(len(levels.sizes))):
+            nearer = further - self._within[level]
+            last = end if level == 0 else node[level]
+            index = last - np.int32(1) - (back - nearer)
+            number = jnp.where(back < further, word(level, index), number)
+            further = nearer
+        return number
 
     def peek(self, end: jax.Array) -> Look:
-        """The words from the one of number ``end`` on; those that are not of the window."""
-        place = lax.broadcasted_iota(jnp.int32, (self.window,), 0)
-        numbers = jnp.where(place < self._count, end + place, jnp.full_like(place, -1))
-        tags, values = self.state.peek(self.words, self.tile, numbers)
-        absent = self._place() >= self._count
-        return Look(jnp.where(absent, jnp.full_like(tags, AGGREGATE), tags), tuple(values))
+        """The words before tile ``end``, as they are now."""
+        return self._seen(end, None)
 
-    def found(self, done: jax.Array, seen: Look) -> Found:
-        """The total since the last restart, when all of it is there.
+    def again(self, seen: Look, end: jax.Array) -> Look:
+        """The same of those that were not there; the others stay as they were ``seen``."""
+        missing = seen.tags == EMPTY
+        now = self._seen(end, missing)
+        pairs = zip(seen.values, now.values, strict=True)
+        values = tuple(jnp.where(missing, y, x) for x, y in pairs)
+        return Look(jnp.where(missing, now.tags, seen.tags), values)
 
-        A lane that is ``done`` is not waited for. Of no words the total is undefined.
+    def _seen(self, end: jax.Array, where: jax.Array | None) -> Look:
+        tags, values = self.state.peek(self.words, self.tile, self.numbers(end), where)
+        return Look(tags, tuple(values))
+
+    def prefix(self, seen: Look) -> list[jax.Array]:
+        """What comes before the tile, given a first look; undefined for the first of a row."""
+        first = jnp.broadcast_to(self.tile.index == 0, self.tile.geometry.per_lane)
+        return self._total(self.tile.index, first, seen)[0]
+
+
+class _Through(GroupSearch):
+    """What comes before the last tile of a group in there: the last ``reach`` words of a window."""
+
+    def __init__(self, search: GroupSearch, reach: jax.Array):
+        super().__init__(
+            *(search.operator, search.state, search.words, search.tile, search.window),
+            search.aggregates,
+        )
+        self._first = np.int32(self.window) - reach
+
+    def total(self, complete: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+        """The total, and whether it goes back to a restart; undefined where there is no word.
+
+        A tile that is ``complete`` waits for none.
         """
-        return Found(*self._total(self.first, done, seen))
+        with Step.LOOK_BACK.marked():
+            return self._total(self.tile.index, complete, self.peek(self.tile.index))
+
+    def numbers(self, end: jax.Array) -> jax.Array:
+        numbers = super().numbers(end)
+        place = lax.broadcasted_iota(jnp.int32, (self.window,), 0)
+        return jnp.where(place < self._first, jnp.full_like(numbers, -1), numbers)
+
+    def _seen(self, end: jax.Array, where: jax.Array | None) -> Look:
+        tags, values = super()._seen(end, where)
+        outside = self._place() < self._first
+        return Look(jnp.where(outside, jnp.full_like(tags, AGGREGATE), tags), values)
 
     def _folded(self, values: jax.Array, nearest: jax.Array) -> jax.Array:
-        place = self._place()
-        taken = (place >= self.tile.along_positions(nearest)) & (place < self._count)
-        identity = constant(values.shape, self.aggregates.identity)
-        return self.aggregates.fold(jnp.where(taken, values, identity))
+        return super()._folded(values, jnp.maximum(nearest, self._first))
 
     def _scanned(self, look: Look) -> list[jax.Array]:
-        return self._scanned_to(look, self._count - np.int32(1))
+        first = self._place() == self._first
+        tags = jnp.where(first, jnp.full_like(look.tags, PREFIX), look.tags)
+        return super()._scanned(Look(tags, look.values))

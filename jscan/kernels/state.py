@@ -100,18 +100,29 @@ class TileState:
         *,
         number: jax.Array | None = None,
     ) -> None:
-        """Writes a tile's words, or those of this ``number``, in the lanes of ``mask``."""
+        """Writes a tile's words, or those of this ``number``, in the lanes of ``mask``.
+
+        Of a tile that has no lanes, all words of several numbers are written, those in ``mask``.
+        """
         mask = _and(mask, self._existing(tile))
-        pieces = [p for v in values for p in to_pieces(v)]
-        for place, piece in enumerate(pieces):
-            terms = self._terms(tile, place, tile.index if number is None else number)
+        number = tile.index if number is None else number
+        for place, piece in enumerate(p for v in values for p in to_pieces(v)):
+            terms = self._terms(tile, place, number)
+            if number.ndim:
+                tag, piece = (jnp.broadcast_to(x, number.shape) for x in (tag, piece))
             language.publish(words, terms, tag, piece, mask)
 
-    def peek(self, words: Ref, tile: Tile, window: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
-        """The tags and values of the tiles in ``window``; tiles before the first read as EMPTY."""
+    def peek(
+        self, words: Ref, tile: Tile, window: jax.Array, where: jax.Array | None = None
+    ) -> tuple[jax.Array, list[jax.Array]]:
+        """The tags and values of the tiles in ``window``; tiles before the first read as EMPTY.
+
+        So do words outside of the mask ``where``, which are not read.
+        """
         inside = tile.across_lanes(window >= 0)
         existing = self._existing(tile)
         mask = inside if existing is None else inside & tile.along_positions(existing)
+        mask = mask if where is None else mask & where
         count = sum(self.pieces)
         terms = [self._terms(tile, number, window) for number in range(count)]
         seen = [language.peek(words, t, mask) for t in terms]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import functools
+import math
 import os
 import subprocess
 import sys
@@ -77,15 +78,20 @@ def fingerprint(arrays: Any) -> jax.Array:
     return found
 
 
+@functools.cache
+def runner(name: str, form: str) -> Callable[..., jax.Array]:
+    """A scan of an array, by flags if there are any, and what its bits amount to."""
+    how = {name: value for name, value in FORMS[form].items() if name != "segmented"}
+    return jax.jit(lambda x, flags: fingerprint(scan_of(name, x, segments=flags, **how)))
+
+
 def launcher(name: str, form: str, n: int) -> Callable[[], int]:
     """A function that runs a scan of so many elements, and returns what its bits amount to."""
-    how = dict(FORMS[form])
     shape = {"rows": (16, n // 16), "lanes": (n // 64, 64)}.get(form, (n,))
-    x = jax.random.normal(jax.random.key(n), shape)
-    if how.pop("segmented", False):
-        how["segments"] = jax.random.uniform(jax.random.key(1), shape) < 1e-5
-    run = jax.jit(lambda x: fingerprint(scan_of(name, x, **how)))
-    return lambda: int(run(x))
+    x, flags = jax.random.normal(jax.random.key(n), shape), None
+    if "segmented" in FORMS[form]:
+        flags = jax.random.uniform(jax.random.key(1), shape) < 1e-5
+    return lambda: int(runner(name, form)(x, flags))
 
 
 @contextlib.contextmanager
@@ -112,18 +118,27 @@ def test_runs_have_the_same_bits(name, form):
     assert len({run() for _ in range(20)}) == 1
 
 
+MANY = [
+    *(("sum", form) for form in FORMS),
+    *((name, form) for name in NAMES[1:] for form in ("whole", "segmented, reversed")),
+    ("affine", "lanes"),
+    ("logaddexp", "rows"),
+]
+"""Scans of 2^28 elements, which take a second to compile and run a hundred times, or two."""
+
+
 @pytest.mark.gpu
 @pytest.mark.thorough
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "form"), MANY)
 def test_a_hundred_runs_of_many_elements_have_the_same_bits(name, form):
-    """Alone, on eight threads, and after the allocator has been emptied."""
+    """Alone, on eight threads, and with operands and words in other places of memory."""
     run = launcher(name, form, 2**28)
     found = {run() for _ in range(60)}
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         found |= set(pool.map(lambda _: run(), range(40)))
-    jax.clear_caches()
+    beside = jnp.ones(2**24 + 12345)
     found.add(launcher(name, form, 2**28)())
+    assert beside.size
     assert len(found) == 1
 
 
@@ -131,10 +146,9 @@ def test_a_hundred_runs_of_many_elements_have_the_same_bits(name, form):
 @pytest.mark.thorough
 def test_a_hundred_runs_beside_a_busy_process_have_the_same_bits():
     with beside_a_busy_process():
-        for name in NAMES:
-            for form in ("whole", "segmented", "lanes"):
-                run = launcher(name, form, 2**26)
-                assert len({run() for _ in range(100)}) == 1, (name, form)
+        for name, form in (*MANY[:3], ("affine", "lanes"), ("Welford", "segmented, reversed")):
+            run = launcher(name, form, 2**26)
+            assert len({run() for _ in range(100)}) == 1, (name, form)
 
 
 @pytest.mark.gpu
@@ -147,6 +161,48 @@ def test_the_sets_of_bits_of_this_device(record_property):
 
 
 # --- reductions by segments ---------------------------------------------------------------------
+
+
+def lengths_of(kind: str, n: int) -> Any:
+    """The lengths of segments of so many elements: some that many tiles share, some short ones."""
+    if kind == "one":
+        return [n]
+    short = [n // 4 // 1000] * 1000
+    return [n // 4, *short, n - n // 4 - sum(short)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("inner", [(), (64,)])
+@pytest.mark.parametrize("kind", ["one", "some"])
+@pytest.mark.parametrize("precise", [False, True])
+def test_sums_by_sorted_ids_have_the_same_bits(kind, inner, precise):
+    n = 2**24 // math.prod(inner) + 5
+    lengths = np.asarray(lengths_of(kind, n))
+    ids = jnp.asarray(np.repeat(np.arange(len(lengths), dtype=np.int32), lengths))
+    x = jax.random.normal(jax.random.key(0), (n, *inner))
+
+    def totals(x: Any, ids: Any) -> Any:
+        how: dict[str, Any] = {"method": METHOD, "precise": precise}
+        return fingerprint(jscan.segment_sum(x, ids, len(lengths), True, **how))
+
+    run = jax.jit(totals)
+    assert len({int(run(x, ids)) for _ in range(50)}) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["flags", "whole"])
+def test_reductions_by_an_operator_have_the_same_bits(kind):
+    n = 2**22 + 5
+    a, b = (jax.random.normal(jax.random.key(k), (n,)) for k in range(2))
+    flags = jax.random.uniform(jax.random.key(2), (n,)) < 1e-5
+
+    def totals(a: Any, b: Any, flags: Any) -> Any:
+        how: dict[str, Any] = {"segments": flags, "num_segments": 64} if kind == "flags" else {}
+        elems = 1 + a / 4096, b
+        return fingerprint(jscan.reduce(operators.affine, elems, method=METHOD, **how))
+
+    run = jax.jit(totals)
+    assert len({int(run(a, b, flags)) for _ in range(50)}) == 1
 
 
 @pytest.mark.gpu

@@ -5,14 +5,16 @@ Each comes with a launch in which it shows, as those of `mistakes`.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from jscan.kernels.steps import Step
 from tests.protocol.exploration import Launch
-from tests.protocol.groups import GROUPS, NEAR, START, Grouped, joined
+from tests.protocol.groups import WINDOW, Grouped, joined
 from tests.protocol.mistakes import Mistake
-from tests.protocol.model import EMPTY, PREFIX, Program, Row, Word, Words, whole
+from tests.protocol.model import EMPTY, PREFIX, Look, Program, Request, Row, Word, Words, whole
 
 
 class PrefixesOfTiles(Grouped):
@@ -22,11 +24,21 @@ class PrefixesOfTiles(Grouped):
     depends on timing, and so do the last bits.
     """
 
-    def _told(self, row: Row, program: Program) -> tuple[int, Sequence[Word]]:
-        entry, words = super()._told(row, program)
-        if program.step is not Step.PUBLISH_PREFIX or words:
-            return entry, words
-        return program.tile, self.words(PREFIX, program.through)
+    def looked(self, row: Row, program: Program, seen: Sequence[Word]) -> Program:
+        after = super().looked(row, program, seen)
+        tells = after.step is Step.STORE and not self.complete(row, program.tile)
+        return after._replace(step=Step.PUBLISH_PREFIX) if tells else after
+
+    def _told(self, row: Row, program: Program) -> tuple[Sequence[int], Word]:
+        if program.step is not Step.PUBLISH_PREFIX:
+            return super()._told(row, program)
+        total = joined(program.total, row.aggregate(program.tile))
+        return [program.tile], (PREFIX, total)
+
+    def published(self, row: Row, program: Program) -> Program:
+        if program.step is not Step.PUBLISH_PREFIX:
+            return super().published(row, program)
+        return program._replace(step=Step.STORE)
 
 
 class AsTheyCome(Grouped):
@@ -38,26 +50,23 @@ class AsTheyCome(Grouped):
 
     def looked(self, row: Row, program: Program, seen: Sequence[Word]) -> Program:
         after = super().looked(row, program, seen)
-        there = tuple(itertools.takewhile(lambda word: word[0] != EMPTY, seen))
-        first = after == program and program.end == NEAR and not program.kept
-        return after._replace(kept=(there,)) if first and there else after
-
-    def _found(self, row: Row, program: Program, since: Sequence[Word]) -> Program:
-        if program.end == NEAR and program.kept:
-            [first] = program.kept
-            total = joined(self.fold(first), self.fold(since[len(first) :]))
-            since = [(max(tag for tag, _ in since), total)]
-        return super()._found(row, program._replace(kept=()), since)
+        window = self.looked_at(row, program.tile, program.end)
+        words = [word for word, entry in zip(seen, window, strict=True) if entry >= 0]
+        there = tuple(itertools.takewhile(lambda word: word[0] != EMPTY, words))
+        if after == program:
+            return program if program.kept else program._replace(kept=there)
+        if not program.kept:
+            return after
+        count = len(program.kept)
+        return after._replace(total=joined(self.fold(words[:count]), self.fold(words[count:])))
 
 
 class GroupWithoutItself(Grouped):
     """A group's total lacks its last tile."""
 
-    def _told(self, row: Row, program: Program) -> tuple[int, Sequence[Word]]:
-        entry, words = super()._told(row, program)
-        if program.step is not Step.PUBLISH_GROUP or not words:
-            return entry, words
-        return entry, self.words(words[0][0], program.total)
+    def behind(self, further: str, nearer: str) -> str:
+        del nearer
+        return further
 
 
 class GroupPastRestart(Grouped):
@@ -66,40 +75,40 @@ class GroupPastRestart(Grouped):
     What comes before the restart would reach the groups behind it.
     """
 
-    def _told(self, row: Row, program: Program) -> tuple[int, Sequence[Word]]:
-        entry, words = super()._told(row, program)
-        if program.step is not Step.PUBLISH_GROUP or not words:
-            return entry, words
-        return entry, self.words(self.tag(self.complete(row, program.tile)), words[0][1])
+    def _told(self, row: Row, program: Program) -> tuple[Sequence[int], Word]:
+        ends_all = self.ended(program.tile) == len(self.sizes)
+        return super()._told(row, program._replace(done=ends_all))
 
 
 class RestartForgotten(Grouped):
     """What is further away than a restart is combined, too."""
 
-    def _found(self, row: Row, program: Program, since: Sequence[Word]) -> Program:
-        return super()._found(row, program, since)._replace(done=False)
+    def last_prefix(self, tags: Sequence[int]) -> int | None:
+        return min((place for place, tag in enumerate(tags) if tag == PREFIX), default=None)
 
 
 class RestartNotCut(Grouped):
     """The last tile of a group adds what is before it to a total that holds a restart."""
 
-    def _found(self, row: Row, program: Program, since: Sequence[Word]) -> Program:
-        if program.end == NEAR:
-            total = joined(self.fold(since), row.aggregate(program.tile))
-            after = super()._found(row, program, since)
-            return after._replace(through=total) if after.step is Step.PUBLISH_GROUP else after
-        return super()._found(row, program, since)
+    def looked(self, row: Row, program: Program, seen: Sequence[Word]) -> Program:
+        whole_row = dataclasses.replace(row, restarts=row.restarts - {program.tile})
+        return super().looked(whole_row, program, seen)
+
+    def _told(self, row: Row, program: Program) -> tuple[Sequence[int], Word]:
+        if program.step is Step.PUBLISH_GROUP:
+            row = dataclasses.replace(row, restarts=row.restarts - {program.tile})
+        return super()._told(row, program)
 
 
 class AllOfGroup(Grouped):
     """All tiles of a group are combined, also those behind."""
 
-    def windows(self, row: Row, tile: int) -> tuple[tuple[int, ...], ...]:
-        near, groups, start = super().windows(row, tile)
-        first = self.place(tile).group * self.window
-        whole_group = tuple(first + k for k in range(self.window))
-        others = tuple(t if t < row.tiles and t != tile else -1 for t in whole_group)
-        return (others if any(t >= 0 for t in near) else near), groups, start
+    def nodes(self, row: Row, tile: int, level: int) -> Sequence[int]:
+        nodes = super().nodes(row, tile, level)
+        if level or not nodes:
+            return nodes
+        tiles = range(nodes[0], min(row.tiles, nodes[0] + self.sizes[0]))
+        return [t for t in tiles if t != tile]
 
 
 class OwnPrefix(Grouped):
@@ -108,33 +117,36 @@ class OwnPrefix(Grouped):
     It is written by the supergroup's last tile, which waits for this one's group.
     """
 
-    def windows(self, row: Row, tile: int) -> tuple[tuple[int, ...], ...]:
-        near, groups, (start,) = super().windows(row, tile)
-        own = start + 1
-        return near, groups, (own if start >= 0 and own < self.entries(row) else start,)
+    def nodes(self, row: Row, tile: int, level: int) -> Sequence[int]:
+        nodes = super().nodes(row, tile, level)
+        if level < len(self.sizes) or not nodes:
+            return nodes
+        own = tile // self.of_level(level)
+        return [own] if own < row.tiles // self.of_level(level) else nodes
 
 
 class PrefixTooSoon(Grouped):
     """The next prefix is published before the one before it is known."""
 
-    def _found(self, row: Row, program: Program, since: Sequence[Word]) -> Program:
-        if program.end != GROUPS:
-            return super()._found(row, program, since)
-        after = super()._found(row, program._replace(done=program.done), since)
-        soon = after.step is Step.LOOK_BACK and after.end == START
-        early = after._replace(step=Step.PUBLISH_PREFIX, end=GROUPS)
-        return early if soon and self._told(row, early)[1] else after
+    def looked_at(self, row: Row, tile: int, what: int) -> tuple[int, ...]:
+        entries = super().looked_at(row, tile, what)
+        prefixes = self.entry(row, len(self.sizes), 0, 0)
+        return entries if what == WINDOW else tuple(-1 if e >= prefixes else e for e in entries)
 
 
 class GroupsOfAll(Grouped):
-    """All groups of the row are combined, also those of supergroups before.
+    """All groups of the row are waited for, also those of supergroups before.
 
-    The prefix holds those already.
+    The last group of a supergroup tells no total: the prefix holds it.
     """
 
-    def windows(self, row: Row, tile: int) -> tuple[tuple[int, ...], ...]:
-        near, _, start = super().windows(row, tile)
-        return near, tuple(row.tiles + group for group in range(self.place(tile).group)), start
+    def nodes(self, row: Row, tile: int, level: int) -> Sequence[int]:
+        if level != 1:
+            return super().nodes(row, tile, level)
+        return range(tile // self.of_level(1))
+
+    def looked_at(self, row: Row, tile: int, what: int) -> tuple[int, ...]:
+        return super().looked_at(row, tile, what)[-self.window :]
 
 
 class GroupsCommuted(Grouped):
@@ -142,6 +154,24 @@ class GroupsCommuted(Grouped):
 
     def behind(self, further: str, nearer: str) -> str:
         return joined(nearer, further)
+
+
+class OneCopy(Grouped):
+    """Of the copies of a total only the first is written, and the others are waited for."""
+
+    def published(self, row: Row, program: Program) -> Program:
+        after = super().published(row, program)
+        return super().published(row, after) if after.step is Step.PUBLISH_GROUP else after
+
+
+class KeptTooLong(Grouped):
+    """What was not there at the first look is not looked at again."""
+
+    def request(self, row: Row, program: Program) -> Request | None:
+        request = super().request(row, program)
+        if not isinstance(request, Look) or not program.kept:
+            return request
+        return Look((-1,) * len(request.tiles))
 
 
 class EmptyGroupsSkipped(Grouped):
@@ -167,24 +197,25 @@ class GroupsNotCleared(Grouped):
         return (((tag, value.swapcase()),),) * self.pieces
 
 
-def _right(tiles: int, *restarts: int, window: int = 2, groups: int = 2, pieces: int = 1) -> Launch:
+def _right(tiles: int, *restarts: int, sizes: tuple[int, ...] = (2, 2), **how: Any) -> Launch:
     """A launch of tiles in groups, started in order."""
-    row = Row(tiles, frozenset(restarts))
-    return Launch(Grouped(window, pieces, groups=groups), row)
+    return Launch(Grouped.of(*sizes, **how), Row(tiles, frozenset(restarts)))
 
 
 GROUP_MISTAKES = (
     Mistake(PrefixesOfTiles, _right(4), "wrong"),
-    Mistake(AsTheyCome, _right(4, window=4, groups=1), "wrong"),
+    Mistake(AsTheyCome, _right(4, sizes=(4, 1)), "wrong"),
     Mistake(GroupWithoutItself, _right(3), "wrong"),
     Mistake(GroupPastRestart, _right(6, 2), "wrong"),
     Mistake(RestartForgotten, _right(5, 2), "wrong"),
     Mistake(RestartNotCut, _right(4, 1), "wrong"),
-    Mistake(AllOfGroup, _right(6, window=3), "wrong"),
+    Mistake(AllOfGroup, _right(6, sizes=(3, 2)), "wrong"),
     Mistake(OwnPrefix, _right(9), "stuck"),
     Mistake(PrefixTooSoon, _right(9), "wrong"),
-    Mistake(GroupsOfAll, _right(7), "wrong"),
+    Mistake(GroupsOfAll, _right(7), "stuck"),
     Mistake(GroupsCommuted, _right(4), "wrong"),
+    Mistake(OneCopy, _right(4, copies=2), "stuck"),
+    Mistake(KeptTooLong, _right(3, keeps=True), "stuck"),
     Mistake(EmptyGroupsSkipped, _right(3), "wrong"),
     Mistake(TornGroups, _right(3, pieces=2), "wrong"),
     Mistake(GroupsNotCleared, _right(3), "wrong"),

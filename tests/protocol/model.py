@@ -43,9 +43,8 @@ class Program(NamedTuple):
     piece: int = 0  # to be published next
     end: int = 0  # it looks at the tiles before this one
     total: str = ""  # of the tiles from `end` to its own
-    through: str = ""  # the same and its own, in `groups`
     done: bool = False  # whether that goes back to a restart or the start, in `groups`
-    kept: tuple[tuple[Word, ...], ...] = ()  # what its first looks have seen, in `groups`
+    kept: tuple[Word, ...] = ()  # what its last look has seen, in `groups`
 
 
 class Take(NamedTuple):
@@ -104,8 +103,9 @@ class Protocol:
     aggregates: bool = True  # whether a tile publishes what is no prefix yet
     tickets: bool = False  # whether tiles are numbered in the order in which programs start
 
-    def steps(self) -> Sequence[Step]:
-        """The steps of a kernel's program, one after another, but for when it scans."""
+    def steps(self, tile: int) -> Sequence[Step]:
+        """The steps of the program of a tile, one after another, but for when it scans."""
+        del tile
         without = {Step.SCAN, Step.PUBLISH_GROUP} | (set() if self.tickets else {Step.TAKE_TICKET})
         return [step for step in Step if step not in without]
 

@@ -100,8 +100,9 @@ class Twin:
         assert isinstance(request, Look), (self.program, "looks at", addresses)
         assert step is self.program.step, (step, self.program)
         piece = len(self._pieces)
-        assert [*addresses] == [self._address(t, piece) for t in request.tiles], request
         assert [*mask] == [t >= 0 for t in request.tiles], (mask, request)
+        read = [address for address, is_read in zip(addresses, mask, strict=True) if is_read]
+        assert read == [self._address(t, piece) for t in request.tiles if t >= 0], request
         self._pieces.append(seen)
         if len(self._pieces) == self.protocol.pieces:
             words = [self.protocol.assembled(tile) for tile in zip(*self._pieces, strict=True)]
@@ -115,7 +116,7 @@ class Twin:
         # A scanned tile has nothing left to scan, and others do so in the middle of a look.
         passed = [step for step in steps if step is not Step.SCAN]
         passed = [s for s, before in zip(passed, [None, *passed], strict=False) if s is not before]
-        assert passed == [*self.protocol.steps()]
+        assert passed == [*self.protocol.steps(self.program.tile)]
 
 
 IN_KERNELS: dict[Any, Callable[..., Any]] = {scan_p: scan_in_kernels, reduce_p: reduce_in_kernels}

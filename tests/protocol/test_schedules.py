@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -126,8 +127,10 @@ class Case:
         if self.method == "chained":
             return chained(pieces)
         if self.method == "repeatable":
-            forms = {"early": True, "segmented": self.segmented}
-            return Grouped(self.window, pieces, groups=self.window, **forms)
+            inner = math.prod(self.shape[self.axis + 1 :])
+            sizes = tuning.group_sizes(self.window, inner)
+            copies = tuning.copies(sizes, inner)
+            return Grouped(self.window, pieces, sizes=sizes, copies=copies, keeps=True)
         return lookback(1 if self.method == "serial_lookback" else self.window, pieces)
 
 
@@ -164,10 +167,12 @@ CASES = [
     Case("lookback", shape=(18, 6), lanes=4, segmented=True),
     Case("serial_lookback", "affine"),
     Case("serial_lookback", dtype="int64", segmented=True),
-    Case("repeatable", "affine", shape=(48,), segmented=True),
+    Case("repeatable", "affine", shape=(48,), window=4, segmented=True),
     Case("repeatable", "affine", shape=(2, 40), axis=1, window=4, reverse=True),
+    Case("repeatable", shape=(80,), window=8),
+    Case("repeatable", shape=(40, 2), window=4, segmented=True),
     Case("repeatable", dtype="int64", shape=(40,), exclusive=True, segmented=True),
-    Case("repeatable", "affine", shape=(18, 6), lanes=4),
+    Case("repeatable", "affine", shape=(18, 6), window=4, lanes=4),
     Case("chained"),
     Case("chained", "affine", segmented=True, reverse=True),
     Case("chained", shape=(2, 16), axis=1),
@@ -200,11 +205,12 @@ def test_every_form(method, operator, dtype, form):
         )
 
 
-@pytest.mark.parametrize("method", ["lookback", "serial_lookback", "chained"])
-def test_segment_reductions(method):
+@pytest.mark.parametrize("method", ["lookback", "serial_lookback", "chained", "repeatable"])
+@pytest.mark.parametrize("window", [2, 4])
+def test_segment_reductions(method, window):
     """They talk by the same words; which of their tiles look back is their own affair."""
     x = np.random.default_rng(0).integers(-9, 9, 64)
-    tile = tuning.Tuning(length=8, lanes=1, warps=1, window=2, strip=4)
+    tile = tuning.Tuning(length=8, lanes=1, warps=1, window=window, strip=4)
     for seed, lengths in enumerate([(3, 58, 3), (8, 1, 23, 0, 24, 8)]):
         count = len(lengths)
         ids = np.repeat(np.arange(count, dtype=np.int32), lengths)

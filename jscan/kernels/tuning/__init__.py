@@ -20,6 +20,8 @@ from jscan.kernels.tuning.choose import suits_words as suits_words
 from jscan.kernels.tuning.cut import Shape as Shape
 from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
+from jscan.kernels.tuning.grouped import copies as copies
+from jscan.kernels.tuning.grouped import group_sizes as group_sizes
 from jscan.kernels.tuning.grouped import in_groups as in_groups
 from jscan.kernels.tuning.holding import as_read as as_read
 from jscan.kernels.tuning.measured import device as device

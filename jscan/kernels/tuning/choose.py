@@ -221,7 +221,7 @@ REDUCTION: Ways = {
     "lookback": strips,
     "serial_lookback": alone,
     "chained": alone,
-    "repeatable": walks,
+    "repeatable": strips,
     "reduce_then_scan": walks,
     "scan_then_propagate": tree,
 }

@@ -1,4 +1,4 @@
-"""The windows of tiles whose groups are fixed (`kernels.repeatable`): as many tiles as a group."""
+"""How tiles are grouped whose groups are fixed (`kernels.repeatable`), and the windows for that."""
 
 from __future__ import annotations
 
@@ -7,11 +7,37 @@ import dataclasses
 from jscan.kernels.tuning.cut import Shape, Tuning
 
 BESIDE_LANES = 8
-"""Tiles of a group beside lanes, each of which has words of its own: a window is dear."""
+"""Words of a window beside lanes, each of which has words of its own: a window is dear.
+
+(2^20, 64), sum along axis 0: 173 µs with 8 words and groups of two, 187 to 256 with 16 words and
+larger groups; lookback 157 (H200, 2026-11-23).
+"""
+
+COPIES = 16
+"""The most copies of the total of a group. A word that many programs look at is slow.
+
+Sum of 2^28: 523 µs with 16 copies, 549 without; lookback 518 (H200, 2026-11-23).
+"""
 
 
 def in_groups(shape: Shape, chosen: Tuning) -> Tuning:
-    """The tile as it was ``chosen``, with a window that holds a group."""
+    """The tile as it was ``chosen``, with a window that holds what comes before it."""
     if shape.tile is not None or shape.inner == 1:
         return chosen
-    return dataclasses.replace(chosen, window=max(chosen.window, BESIDE_LANES))
+    return dataclasses.replace(chosen, window=BESIDE_LANES)
+
+
+def group_sizes(window: int, inner: int) -> tuple[int, ...]:
+    """The sizes of groups, of groups of groups and so on, whose words go into a window.
+
+    Beside a prefix a window has one word less of each than its size. The chain of prefixes wants
+    few links, of 256 tiles or so: beside lanes, where a window is narrow, groups are of two.
+    """
+    if inner > 1 or window < 4:
+        return (2,) * (window - 1) or (1,)
+    return window // 2, window // 2
+
+
+def copies(sizes: tuple[int, ...], inner: int) -> int:
+    """How many words hold the total of a group, each for the tiles of some of the groups."""
+    return min(COPIES, sizes[0]) if inner == 1 else 1
