@@ -295,7 +295,7 @@ def reduce(
       axis_name: as for ``jscan.associative_scan``; the result is the same on each of these devices.
       method: as for ``jscan.associative_scan``. A reduction is the first half of
         ``"reduce_then_scan"``, in which resident programs walk a part each, and the first half of
-        ``"scan_then_propagate"``, a tree.
+        ``"scan_then_propagate"``, a tree; by ``"repeatable"`` it is one pass.
 
     Returns:
       A pytree like ``elems`` without ``axis``; with ``segments``, with ``num_segments`` elements
