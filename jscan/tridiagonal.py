@@ -259,30 +259,25 @@ class _Factors:
     def solve(self, b: jax.Array) -> jax.Array:
         """``T^-1 b``."""
         # Of a row that is close to overflow ``scale / pivots`` would be flushed to zero.
-        y = linear_recurrence(
-            -self.below / self.pivots, b * self.scale / self.pivots, axis=self.axis
-        )
+        slopes, terms = -self.below / self.pivots, b * self.scale / self.pivots
+        y = linear_recurrence(slopes, terms, axis=self.axis)
         return linear_recurrence(-self.above, y, axis=self.axis, reverse=True)
 
     def solve_transposed(self, b: jax.Array) -> jax.Array:
         """``b T^-1``: the same factors, the other way round."""
         y = linear_recurrence(-heads.before(self.above, axis=self.axis), b, axis=self.axis)
-        x = linear_recurrence(
-            -heads.after(self.below, axis=self.axis) / self.pivots,
-            y / self.pivots,
-            axis=self.axis,
-            reverse=True,
-        )
+        slopes = -heads.after(self.below, axis=self.axis) / self.pivots
+        x = linear_recurrence(slopes, y / self.pivots, axis=self.axis, reverse=True)
         return x * self.scale
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class _Rows:
-    """What counts of each row of a matrix, in absolute values and divided by the largest of it.
+    """What counts of each row of a matrix, in absolute values, of which the largest is about 1.
 
     Attributes:
-      scale: the inverse of the largest.
+      scale: what they are multiplied by, a power of two.
       above: the element above the diagonal.
       rest: the diagonal without that.
       excess: the diagonal without both of its neighbours, rounded once, however small it is.
@@ -300,22 +295,27 @@ class _Rows:
         larger, smaller = jnp.maximum(below, above), jnp.minimum(below, above)
         rest = middle - larger
         rounding = middle - rest - larger
+        # A power of two rounds nothing: what is computed twice is one number, fused or not.
+        limits = float_limits(middle.dtype)
+        largest = lax.reduce_precision(jnp.maximum(larger, middle), limits.nexp, mantissa_bits=0)
         # An inverse that is flushed to zero, of a row that is close to overflow, would lose it.
-        tiny = float_limits(middle.dtype).tiny
-        scale = jnp.clip(1 / jnp.maximum(larger, middle), tiny, 1 / tiny)
+        scale = jnp.clip(1 / largest, limits.tiny, 1 / limits.tiny)
         excess = rest - smaller + rounding
         return cls(scale, above * scale, (middle - above) * scale, excess * scale)
 
     def signed(self, middle: jax.Array) -> jax.Array:
-        """What makes the elements on the diagonal, ``middle``, positive and the largest 1."""
+        """What makes the elements on the diagonal, ``middle``, positive, and scales the rows."""
         sign = jnp.where(middle == 0, jnp.ones_like(middle), lax.sign(middle))
         return jnp.conj(sign) * self.scale.astype(middle.dtype)
 
 
 def _excess_of_pivots(rows: _Rows, size: jax.Array, product: jax.Array, axis: int) -> jax.Array:
     """``v``, as at the head of this file; ``size`` is S and ``product`` is t."""
-    # Of real numbers the bracket is exact: it is 0, or twice the product.
-    opposite = jnp.abs(product).astype(product.dtype) - product
+    # Of real numbers the bracket is 0, or twice the product: never the rounding of that.
+    if jnp.iscomplexobj(product):
+        opposite = jnp.abs(product).astype(product.dtype) - product
+    else:
+        opposite = 2 * jnp.maximum(-product, 0)
     p, q, r = (x.astype(product.dtype) for x in (rows.rest, rows.excess * size, size))
     p, q, r = jnp.broadcast_arrays(p, q + opposite, r)
     # The first map is a constant, so v = infinity may come before it, and P is what it becomes.

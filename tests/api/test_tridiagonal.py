@@ -143,6 +143,15 @@ def test_the_residuals_of_many_small_systems(n, in_sum):
         assert tridiagonal.residual(given, x, periodic=periodic, in_sum=in_sum) < promised
 
 
+@pytest.mark.parametrize("n", [100, 1000])
+def test_a_pivot_is_one_number_wherever_it_is_computed(n):
+    """Of a matrix without dominance too, and where products and sums become one instruction."""
+    given = [x.astype(np.float32) for x in np.random.default_rng(0).standard_normal((4, n, 1))]
+    with_fusions = {"xla_backend_optimization_level": 3}
+    run = jax.jit(lambda *given: jscan.tridiagonal_solve(*given), compiler_options=with_fusions)
+    assert tridiagonal.residual(given, run(*given)) < 4
+
+
 def test_rows_and_columns_are_dominated_in_one_batch():
     """Each system has the pivots that it needs, though one array holds both."""
     rows, columns = system(of_many_sizes, 1000, 1), with_columns_for_rows(of_many_sizes, 1000)
