@@ -50,9 +50,12 @@ class View:
 
     @property
     def strides(self) -> tuple[int, int, int]:
-        """The steps from one row, position and lane to the next, in elements."""
+        """The steps from one row, position and lane to the next, in elements.
+
+        Where an operand has one element for all positions, or all lanes, there is no step.
+        """
         _, n, inner = self.shape
-        return (n * inner, inner, 0 if inner == 1 else 1)
+        return (n * inner, 0 if n == 1 else inner, 0 if inner == 1 else 1)
 
 
 def collapse(shape: Sequence[int], full: Sequence[int], axis: int) -> View | None:
