@@ -188,3 +188,15 @@ def test_blocks_and_vectors_over_many_tiles(size):
     np.testing.assert_array_equal(
         jscan.matrix_recurrence(matrices, terms, method="lookback"), states
     )
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("method", ["lookback", "repeatable"])
+def test_sums_in_pairs_over_many_tiles(method, size):
+    """What is lost of elements is one zero in memory, and not what lies behind it."""
+    x = np.random.default_rng(0).integers(-3, 4, size).astype(np.float32)
+    ids = np.sort(np.random.default_rng(1).integers(0, 99, size))
+    found = jscan.cumsum(x, method=method, precise=True)
+    np.testing.assert_array_equal(found, np.cumsum(x.astype(np.int64)))
+    totals = jscan.segment_sum(x, ids, 99, True, method=method, precise=True)
+    np.testing.assert_array_equal(totals, np.bincount(ids, x, 99))

@@ -265,6 +265,11 @@ def test_sums_in_pairs_are_rounded_once():
     for method in ("lookback", "repeatable"):
         found = jscan.cumsum(x, method=method, precise=True)
         np.testing.assert_array_equal(found, right)
+        found = jscan.segment_sum(
+            x, np.repeat(np.arange(2), (35, 29)), 2, True, method=method, precise=True
+        )
+        totals = [np.float32(part.astype(np.float64).sum()) for part in (x[:35], x[35:])]
+        np.testing.assert_array_equal(found, totals)
 
 
 @pytest.mark.usefixtures("interpreter")

@@ -132,11 +132,28 @@ def _function(name: str, text: str) -> Any:
     return names[name]
 
 
+AROUND = 4096
+"""Bytes of ones on both sides of an array: numbers that are none, or -1."""
+
+
 def run(program: source.Program, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-    """Runs a program on the arrays that are its parameters, in place."""
+    """Runs a program on the arrays that are its parameters, in place.
+
+    What it reads beside an array is seen in the results, and what it writes there is an error.
+    """
+    memory = [np.full(x.nbytes + 2 * AROUND, 0xFF, np.uint8) for x in arrays]
+    inside = []
+    for x, around in zip(arrays, memory, strict=True):
+        inside.append(around[AROUND : AROUND + x.nbytes].view(x.dtype).reshape(x.shape))
+        inside[-1][...] = x
     with interpreting():
         function = _function(program.name, program.text)
-        function[(program.programs,)](*map(Pointer, arrays))
+        function[(program.programs,)](*map(Pointer, inside))
+    for x, found, around in zip(arrays, inside, memory, strict=True):
+        sides = around[:AROUND], around[AROUND + x.nbytes :]
+        assert all((side == 0xFF).all() for side in sides), f"{program.name} writes beside an array"
+        if x.flags.writeable:
+            x[...] = found
 
 
 class Engine:
