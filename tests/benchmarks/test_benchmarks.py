@@ -68,7 +68,6 @@ def case(suite, name, shrink=0):
     return cases(suite, shrink)[index]
 
 
-
 COUNTS = {
     "core": 40,
     "segments": 26,

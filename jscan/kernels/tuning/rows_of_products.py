@@ -1,9 +1,10 @@
 """The choice of rows and lanes for a sparse matrix whose rows are taken several to a program.
 
-H200, 2026-11-23, 2^26 entries, float32, µs with rows and with tiles of entries alone: 5-point stencil
-247 and 398; rows whose lengths are a power law, 16 on average, 859 and 599; every other row empty,
-the others of 16, 1885 and 765; rows of four entries at random and one dense row, 1709 and some 1180.
-So rows are for short ones, and best for columns near each other, which nothing tells beforehand.
+H200, 2026-11-23, 2^26 entries, float32, µs with rows and with tiles of entries alone: 5-point
+stencil 247 and 398; rows whose lengths are a power law, 16 on average, 859 and 599; every other row
+empty, the others of 16, 1885 and 765; rows of four entries at random and one dense row, 1709 and
+some 1180. So rows are for short ones, and best for columns near each other, which nothing tells
+beforehand.
 """
 
 from __future__ import annotations
