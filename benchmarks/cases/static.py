@@ -317,6 +317,12 @@ def _products() -> Iterator[Call]:
     for width in (3, 4, 16):
         x = (count, width), "float32"
         yield _call("csr_matmat", jscan.csr_matmat, ((n,), "float32"), *where, x)
+    short: tuple[Operand, ...] = (((n,), "int32"), ((n // 4 + 1,), "int32"))
+    for dtype in ("float32", "complex64"):
+        x = (n // 4,), dtype
+        yield _call("csr_matvec, short rows", by("sum-product"), ((n,), dtype), *short, x)
+    x = (n // 4, 4), "float32"
+    yield _call("csr_matmat, short rows", jscan.csr_matmat, ((n,), "float32"), *short, x)
 
 
 def _ranks() -> Iterator[Call]:

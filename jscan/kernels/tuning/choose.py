@@ -124,7 +124,7 @@ def of_neighbours(shape: Shape, rule: Rule) -> Tuning:
     length = max(rule.length // 2, 256) if shape.equations > HEAVY else rule.length
     warps = rule.warps
     if shape.words > WIDE:
-        length, warps = (256, 1) if shape.width <= 48 else (512 if shape.width <= 80 else 256, 4)
+        length, warps = (256, 1) if shape.width <= 48 else (512 if shape.width <= 64 else 256, 4)
     return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
 
 
