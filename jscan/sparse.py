@@ -80,9 +80,10 @@ def csr_matvec(
         number of entries, or there are no operators of that name.
 
     It is differentiable in ``values`` and ``x``; the derivative of ``x`` scatters. On a CUDA GPU
-    values and indices are read once by kernels that gather, multiply and add up: rows several to a
-    program, and those of thousands of entries by programs that take equal numbers of entries. What
-    they make is in no memory, but for ``transpose`` and in derivatives by extrema.
+    values and indices are read once by kernels that gather, multiply and add up: rows of seven
+    entries or fewer on average several to a program, other matrices and long rows by programs that
+    take equal numbers of entries. What they make is in no memory, but for ``transpose`` and in
+    derivatives by extrema.
 
     Sources: Blelloch, Heroux and Zagha, *Segmented Operations for Sparse Matrix Computation on
     Vector Multiprocessors* (1993); Sengupta et al., *Scan Primitives for GPU Computing* (2007);

@@ -53,10 +53,6 @@ def block(shape: Shape) -> Tuning | None:
     programs = -(-shape.outer // rows) * -(-shape.inner // lanes)
     spread = programs < known.block_programs
     warps = min(16, max(1, elements // (1024 if spread else of_a_warp(shape))))
-    if shape.inner >= 32 and length <= 128:
-        # A thread has a lane of its own: (128, 50265), float16 recurrences by segments, 17 µs, 22
-        # where two share one (H200, 2026-11-23).
-        warps = min(warps, max(1, lanes // 32))
     return Tuning(length=length, lanes=lanes, warps=warps, window=1, rows=rows)
 
 
