@@ -38,6 +38,8 @@ def add_to(walk: argparse.ArgumentParser) -> None:
     )
     kinds = "the calls that were slow once, with what is hoped for, in place of drawn ones"
     walk.add_argument("--listed", action="store_true", help=kinds)
+    kinds = "scans alone, of 2^26 elements or so, untransformed"
+    walk.add_argument("--scans", action="store_true", help=kinds)
     walk.add_argument("--plan", action="store_true", help="print the calls, and do nothing else")
     checks = "check answers: scans by their definition, others by plain JAX, up to 64 MB"
     walk.add_argument("--check", action="store_true", help=checks)
@@ -93,7 +95,8 @@ def _step_of(options: argparse.Namespace) -> Callable[[int], Step]:
     """What finds a step by its number, in any process."""
     if options.listed:
         return functools.partial(listed.step, largest=options.largest)
-    return functools.partial(drawing.step, options.seed, largest=options.largest)
+    drawn = drawing.scan if options.scans else drawing.step
+    return functools.partial(drawn, options.seed, largest=options.largest)
 
 
 def _steps(options: argparse.Namespace) -> Iterator[Step]:
@@ -139,6 +142,7 @@ def run(options: argparse.Namespace) -> int:
         for taken in walked:
             taken.copy = copies.microseconds(taken.step.case.bytes) if copies else None
         what = {"seed": None if options.listed else options.seed, "asked": asked_for}
+        what["scans"] = options.scans
         return walk_table.as_json(walked, copies, environment, what)
 
     time_copies()
@@ -160,7 +164,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _usual_path(options: argparse.Namespace) -> pathlib.Path:
     engine = engines.name_in_context()
-    which = "listed" if options.listed else f"seed-{options.seed}"
+    which = "listed" if options.listed else f"{'scans-' * options.scans}seed-{options.seed}"
     return RESULTS / ("-".join(filter(None, [machine.device_name(), engine, which])) + ".json")
 
 

@@ -5,19 +5,29 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from benchmarks.cases.case import Case, number, shrunk
+import jscan
+from benchmarks.cases.case import Case, call, number, shrunk
 from benchmarks.cases.strategies import both_results, plain_sum, recurrence, sum_by_heads
 
 METHODS = ("lookback", "repeatable", "reduce_then_scan")
 LARGEST = 2**28
 SIZES = (2**20, 2**24, LARGEST)
 
-Subjects = dict[Callable[[int], Case], tuple[float, float]]
+
+def precise_sum(n: int) -> Case:
+    """A sum of float32 in pairs: 8 bytes an element, as a plain one."""
+    plain = plain_sum(n)
+    run = call(jscan.cumsum, precise=True)
+    return dataclasses.replace(plain, name="sum in pairs", run=run, peers={}, outside={})
+
+
+Subjects = dict[Callable[[int], Case], tuple[float | None, float | None]]
 SHARES: Subjects = {
     plain_sum: (0.96, 0.93),
     sum_by_heads: (0.95, 0.90),
     recurrence: (0.84, 0.80),
     both_results: (0.84, 0.80),
+    precise_sum: (None, None),
 }
 """Of copy speed: the target and the floor of `repeatable` at the largest size."""
 

@@ -53,6 +53,7 @@ def read(path: pathlib.Path) -> list[Entry]:
     """The entries of a file, whose names begin with the seed."""
     content = json.loads(path.read_text(encoding="utf-8"))
     which = "listed" if content["seed"] is None else f"seed {content['seed']}"
+    which += " of scans" * content.get("scans", False)
     return [{**entry, "name": f"{which}, {entry['name']}"} for entry in content["cases"]]
 
 

@@ -79,7 +79,7 @@ COUNTS = {
     "dtypes": 12,
     "operators": 12,
     "rows": 33,
-    "repeatable": 36,
+    "repeatable": 45,
     "skew": 60,
     "tiles": 75,
     "reductions": 30,

@@ -21,6 +21,18 @@ TRANSFORMATIONS = {"": 64, "vmap": 12, "gradient": 11, "tangent": 6, "vmap of gr
 """How often a call is transformed."""
 
 
+SCANS = ("cumulative", "operators", "lambdas", "linear_recurrence")
+"""The families of a walk over scans alone."""
+
+
+def scan(seed: int, number: int, largest: int = LARGEST) -> Step:
+    """A scan of 2^26 elements or so, as it is called: what a walk over scans takes."""
+    rng = random.Random(f"scans {seed}/{number}")
+    (name,) = rng.choices(SCANS, [FAMILIES[name][0] for name in SCANS])
+    size = min(largest, int(2 ** rng.uniform(25.5, 26.5)))
+    return step_of(number, FAMILIES[name][1](rng, size))
+
+
 def step(seed: int, number: int, largest: int = LARGEST, families: tuple[str, ...] = ()) -> Step:
     """The case of a number. Where it would need too much memory, a smaller one is drawn."""
     names = families or tuple(FAMILIES)
