@@ -18,7 +18,7 @@ def precise_sum(n: int) -> Case:
     """A sum of float32 in pairs: 8 bytes an element, as a plain one."""
     plain = plain_sum(n)
     run = call(jscan.cumsum, precise=True)
-    return dataclasses.replace(plain, name="sum in pairs", run=run, peers={}, outside={})
+    return dataclasses.replace(plain, name="sum in pairs", run=run, peers={}, outside=())
 
 
 Subjects = dict[Callable[[int], Case], tuple[float | None, float | None]]

@@ -22,6 +22,7 @@ from jscan.jaxprs import CALLS, aval, bound, equations, evaluate, holds_jaxprs
 from jscan.kernels import engines, language
 from jscan.kernels.complex import Pair, complex_result, pairs, parts, real_dtypes
 from jscan.kernels.engines import Engine
+from jscan.kernels.narrow import in_words
 
 FLAG = np.dtype(np.int32)
 """The dtype of head flags inside a kernel."""
@@ -61,15 +62,7 @@ def _prepare(combine: Combine, engine: Engine) -> core.ClosedJaxpr:
         return parts(outputs[:count])
 
     prepared = trace_scalars(operator, dtypes * 2)
-    if (
-        commuting_identity(prepared) is not None
-        and dtypes[0].kind in "iu"
-        and dtypes[0].itemsize < 4
-    ):
-        # The hardware has no narrow registers, and the low bits of the 32-bit result are the narrow
-        # one.
-        wide = np.dtype(np.int32 if dtypes[0].kind == "i" else np.uint32)
-        prepared = trace_scalars(operator, [wide] * 2)
+    prepared = in_words(prepared, trace_scalars)
     _check(prepared, "the operator", engine)
     return prepared
 

@@ -86,17 +86,14 @@ def test_every_rule_is_the_first_that_holds_for_some_shape(kind, table):
         (16, 2),
         (16, 3),
     ]
+    both, lengths = (False, True), (2**15, 2**17, 2**18, 2**19, 2**20, 2**21)
+    of_operands = [
+        tuning.Shape(1, n, 1, *pair, segmented, equations=1)
+        for n, pair, segmented in itertools.product(lengths, [*operands, (24, 3)], both)
+    ]
     shapes = [
-        tuning.Shape(
-            1, n, 1, *pair, segmented, equations=1, integers=integers, widened_sums=widened
-        )
-        for n, pair, segmented, integers, widened in itertools.product(
-            (2**15, 2**17, 2**18, 2**19, 2**20, 2**21),
-            [*operands, (24, 3)],
-            (False, True),
-            (False, True),
-            (False, True),
-        )
+        dataclasses.replace(shape, integers=integers, widened_sums=sums, wide_extrema=extrema)
+        for shape, integers, sums, extrema in itertools.product(of_operands, both, both, both)
     ]
     assert {first_match(rules, shape) for shape in shapes} - {None} == set(rules)
 

@@ -109,9 +109,23 @@ def _quarters(ctx: Context, x: Value) -> list[Value]:
     return [first, second, third, fourth]
 
 
-def _binary(operation: Callable[..., Value], ctx: Context, x: Value, y: Value) -> Value:
+def _extremum(greatest: bool, ctx: Context, x: Value, y: Value) -> Value:
+    """The greater of two floats, or the less; NaN if either is.
+
+    Of float64 the hardware has no instruction, and what LLVM makes of `maximumf` takes twice as
+    many as these: equal numbers are the same bits, but for zeros.
+    """
     x, y = triton._bcast(x, y, *ctx.avals_in, *ctx.avals_out)
-    return operation(x, y)
+    if ctx.avals_out[0].dtype != jnp.float64:
+        return (arith.maximumf if greatest else arith.minimumf)(x, y)
+    kinds = arith.CmpFPredicate
+    further = arith.cmpf(kinds.OGT if greatest else kinds.OLT, x, y)
+    chosen = arith.select(arith.ori(further, arith.cmpf(kinds.UNO, x, x)), x, y)
+    signless = ir.IntegerType.get_signless(64)
+    shape = ctx.avals_out[0].shape
+    bits = ir.RankedTensorType.get(shape, signless) if shape else signless
+    both = (arith.andi if greatest else arith.ori)(*(tt.bitcast(bits, v) for v in (x, y)))
+    return arith.select(arith.cmpf(kinds.OEQ, x, y), tt.bitcast(x.type, both), chosen)
 
 
 def _assembly(text: str, kind: str, pure: bool, ctx: Context, x: Value, together: int = 1) -> Value:
@@ -357,8 +371,8 @@ for primitive, lowering in (
     (p.tile_scan_p, _tile_scan),
     (p.tile_reduce_p, _tile_reduce),
     (p.quarters_p, _quarters),
-    (p.nan_max_p, functools.partial(_binary, arith.maximumf)),
-    (p.nan_min_p, functools.partial(_binary, arith.minimumf)),
+    (p.nan_max_p, functools.partial(_extremum, True)),
+    (p.nan_min_p, functools.partial(_extremum, False)),
     (p.fast_exp2_p, _instruction("ex2.approx.ftz.f32", "f")),
     (p.fast_log2_p, _instruction("lg2.approx.ftz.f32", "f")),
     (p.opaque_p, _instruction("mov.b32", "r")),

@@ -132,10 +132,12 @@ def _full(shape: Shape) -> Rule:
     # 2026-11-22).
     many_rows = shape.outer >= measured.device().many_rows and shape.leaves == 2
     # Masks of words take registers: int8 sums of (2560, 50257) 0.66 of copy speed with 4096 places,
-    # 0.55 with 8192; by affine 0.80 with 1024, 0.68 with 2048 (H200, 2026-11-23).
+    # 0.55 with 8192 (H200, 2026-11-23). Recurrences of (1280, 50257), float32, 234 µs with 2048,
+    # 272 with 1024 (2026-11-24).
     by_words = shape.uneven and suits_words(shape)
+    of_two_words = (shape.width, shape.leaves, shape.segmented) == (8, 2, False)
     length = rule.length
-    if many_rows or by_words:
+    if (many_rows or by_words) and not (by_words and of_two_words):
         length = max(length // 2, 256)
     if by_words and shape.segmented and shape.equations > LIGHT:
         # logaddexp of (1280, 50257), 247 µs with 512 places, 340 with 1024 (H200, 2026-11-23).
@@ -169,19 +171,11 @@ def _beside_lanes(shape: Shape) -> Tuning:
     lanes, warps = min(32, next_power_of_2(shape.inner)), 1
     # Of complex numbers a product has many equations, and is not heavy.
     light = shape.equations <= LIGHT or shape.complex
-    if 4 < shape.inner < 32 and shape.leaves == 1 and light:
-        # Few threads have a lane each, and a tile is long: (5 10^6, 6), float32 sums, 98 µs, 117
-        # with 256 places and one warp; (441499, 19), int8 minima by segments, 28 and 69; (2^22,
-        # 12), bfloat16 sums, 122, 143 with 512 x 8 (H200, 2026-11-23).
-        length, lanes = (1024, 4) if shape.width < 4 else (512, 8)
-        return Tuning(length=length, lanes=lanes, warps=4, window=128 // lanes)
+    if 4 < shape.inner < (32 if shape.leaves == 1 and light else 17):
+        return _of_few_lanes(shape, light=light)
     length = min(measured.device().lane_elements // lanes // shape.registers, 1024)
     # Both together spill: logaddexp by segments, bfloat16, 972 to 2616 bytes with half the tile.
     length //= 2 ** (shape.segmented + (not light))
-    if 4 < lanes < 32 and shape.inner < lanes:
-        # Threads share a lane, and masks are held: sum of (420979, 10), float32, spilled 2.4 kB
-        # with 128 positions a thread.
-        length = min(length, 2048 // lanes)
     if shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32:
         # Sectors at both ends are another program's too. (30522, 2549), bfloat16 recurrences by
         # segments, 616 µs and 1061 with 64 lanes and a warp; (1259, 26647), int8 recurrences, 68
@@ -194,6 +188,33 @@ def _beside_lanes(shape: Shape) -> Tuning:
     # go (benchmarks/NOTES.md, "The tile").
     window = 2 if lanes >= 32 else 8 if lanes == 16 else 16
     return Tuning(length=max(length, 16), lanes=lanes, warps=warps, window=window)
+
+
+def _of_few_lanes(shape: Shape, *, light: bool) -> Tuning:
+    """The tile of a row with 5 to 16 lanes, of one light leaf 31.
+
+    Few threads have a lane each, and a tile is long. Of one light leaf, (5 10^6, 6), float32 sums,
+    98 µs, 117 with 256 places and one warp; (441499, 19), int8 minima by segments, 28 and 69;
+    (2^22, 12), bfloat16 sums, 122, 143 with 512 x 8. Of more, 32 elements a thread and four warps,
+    beside one warp: recurrences of 11 lanes, float32 457 µs and 608, int8 312 and 614; of 6,
+    bfloat16, 224 and 413; complex sums of 9, 504 and 779 (H200, 2026-11-23 and 24).
+    """
+    lanes, warps = 8, 4
+    if shape.leaves == 1 and light and shape.width < 4:
+        if shape.segmented and shape.width == 2 and 8 < shape.inner <= 16:
+            # Sums of 14 lanes, bfloat16, 121 µs, 166 with 1024 x 4.
+            return Tuning(length=256, lanes=16, warps=4, window=8)
+        if not 12 < shape.inner < 16:  # sums of 15 lanes, bfloat16, 164 µs, 201 with 1024 x 4
+            return Tuning(length=1024, lanes=4, warps=4, window=32)
+    if shape.leaves == 2 and shape.words == 1:
+        if shape.inner <= 6:
+            return Tuning(length=512, lanes=2, warps=1, window=16)
+        if shape.width == 2:
+            return Tuning(length=512, lanes=4, warps=4, window=32)
+    length = 512 if shape.registers <= 2 else 1024 // shape.registers
+    if shape.leaves > 1:
+        length //= 2 ** (shape.segmented + (not light))
+    return Tuning(length=max(length, 32), lanes=lanes, warps=warps, window=16)
 
 
 # --- by strategy --------------------------------------------------------------------------------

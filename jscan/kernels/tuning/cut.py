@@ -55,6 +55,7 @@ class Shape:
     integers: bool = False  # whether all leaves are
     widened_sums: bool = False  # whether elements are added in a wider type than they are stored in
     complex: bool = False  # whether a leaf is of complex numbers, which are two real leaves
+    wide_extrema: bool = False  # whether it is the greatest or least of float64: ten instructions
     tile: Tuning | None = None  # the cut to take instead of a chosen one
 
     @classmethod
@@ -79,6 +80,8 @@ class Shape:
             widened_sums=operator.out_avals[0].dtype.itemsize > leaves[0].dtype.itemsize
             and [e.primitive.name for e in operator.jaxpr.eqns] == ["add"],
             complex=any(leaf.dtype.kind == "c" for leaf in leaves),
+            wide_extrema=[e.primitive.name[:10] for e in operator.jaxpr.eqns] == ["jscan_nan_"]
+            and leaves[0].dtype == np.float64,
             tile=tile,
         )
 
@@ -110,6 +113,7 @@ class Rule:
     segmented: bool | None = None
     integers: bool | None = None
     widened_sums: bool | None = None
+    wide_extrema: bool | None = None
 
     def holds(self, shape: Shape) -> bool:
         """Whether the shape meets the conditions."""
@@ -120,6 +124,7 @@ class Rule:
             and (self.segmented is None or shape.segmented == self.segmented)
             and (self.integers is None or shape.integers == self.integers)
             and (self.widened_sums is None or shape.widened_sums == self.widened_sums)
+            and (self.wide_extrema is None or shape.wide_extrema == self.wide_extrema)
         )
 
 

@@ -183,9 +183,20 @@ def _extremum(name: str) -> Rule:
         x, y = at.operands
         if x.dtype == BOOL:
             return _operation("|" if name == "maximum" else "&", "b")(at)
+        if x.dtype == np.float64:
+            return at.result(_of_doubles(name, *map(at.function.named, (x, y))))
         return at.result(extremum_text(name, x, y))
 
     return rule
+
+
+def _of_doubles(name: str, x: Operand, y: Operand) -> str:
+    """`extremum_text` of float64 in half the instructions that Triton makes of the call."""
+    sign, bits = (">", "&") if name == "maximum" else ("<", "|")
+    x_bits, y_bits = (f"{v.text}.to(tl.int64, bitcast=True)" for v in (x, y))
+    both = f"({x_bits} {bits} {y_bits}).to(tl.float64, bitcast=True)"
+    chosen = f"tl.where(({x.text} {sign} {y.text}) | ({x.text} != {x.text}), {x.text}, {y.text})"
+    return f"tl.where({x.text} == {y.text}, {both}, {chosen})"
 
 
 def _clamp(at: Equation) -> list[Operand]:
