@@ -19,6 +19,8 @@ from jax import lax
 from jax.extend import core
 from jax.typing import DTypeLike
 
+from jscan.kernels import language
+
 Pair: TypeAlias = tuple[jax.Array, jax.Array]
 """The real and the imaginary part of a complex number."""
 
@@ -70,7 +72,8 @@ def complex_result(equation: core.JaxprEqn, operands: Sequence[Part | Pair]) -> 
 
 
 def _multiply(x: Pair, y: Pair) -> Pair:
-    return (x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0])
+    fma = language.fma
+    return (fma(x[1], y[1], x[0] * y[0], minus=True), fma(x[0], y[1], x[1] * y[0]))
 
 
 def _divide(x: Pair, y: Pair) -> Pair:

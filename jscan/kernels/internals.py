@@ -22,10 +22,11 @@ with contextlib.suppress(ImportError):
     from jax._src.interpreters.mlir import TracebackCaches as TracebackCaches
     from jax._src.lib.mlir import ir as ir
     from jax._src.lib.mlir.dialects import arith as arith
+    from jax._src.lib.mlir.dialects import math
     from jax._src.lib.triton import dialect
     from jax._src.pallas.triton import lowering
 
-    tt = dialect
+    tt, mlir_math = dialect, math
     tt_constructors: Any = dialect  # those in Python, which checkers take for the generated ones
     triton = lowering
     ModuleContext: Any = lowering.ModuleContext  # a lone function needs neither grid nor module

@@ -8,6 +8,7 @@
     pause              lets a waiting warp sleep
     quarters           a tile by its elements' place modulo four, without a move
     nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
+    fma                z + x y of floats, rounded once
     fast_exp2, ...     the hardware's instructions
     unsigned, opaque, settle, hold   values as the compiler should see them
 
@@ -80,6 +81,7 @@ pause_p = _primitive("pause")
 quarters_p = _primitive("quarters", multiple_results=True)
 nan_max_p = _primitive("nan_max")
 nan_min_p = _primitive("nan_min")
+fma_p = _primitive("fma")
 fast_exp2_p = _primitive("fast_exp2")
 fast_log2_p = _primitive("fast_log2")
 unsigned_p = _primitive("unsigned")
@@ -155,6 +157,16 @@ def nan_max(x: jax.Array, y: jax.Array) -> jax.Array:
 def nan_min(x: jax.Array, y: jax.Array) -> jax.Array:
     """Minimum of floats; NaN if either is."""
     return nan_min_p.bind(x, y)
+
+
+def fma(x: jax.Array, y: jax.Array, z: jax.Array, *, minus: bool = False) -> jax.Array:
+    """The sum z + x y of floats, rounded once; z - x y where ``minus``."""
+    return fma_p.bind(x, y, z, minus=minus)
+
+
+def fma_meaning(x: jax.Array, y: jax.Array, z: jax.Array, *, minus: bool) -> jax.Array:
+    """`fma` in plain JAX, rounded twice."""
+    return z - x * y if minus else z + x * y
 
 
 def fast_exp2(x: jax.Array) -> jax.Array:
@@ -282,9 +294,10 @@ def _like_first(operand: Aval, **params: Any) -> Aval:
     return operand
 
 
-def _like_tile(x: Aval, y: Aval) -> Aval:
-    """Either may be a scalar, such as a constant of an operator."""
-    return x if x.shape else y
+def _like_tile(*operands: Aval, **params: Any) -> Aval:
+    """Any may be a scalar, such as a constant of an operator."""
+    del params
+    return next((x for x in operands if x.shape), operands[0])
 
 
 def _tile_scan_abstract_eval(*leaves: Aval, **params: Any) -> list[Aval]:
@@ -357,6 +370,7 @@ _register(tile_reduce_p, _tile_reduce_abstract_eval, tile_reduce_meaning)
 _register(quarters_p, _quarters_abstract_eval, quarters_meaning)
 _register(nan_max_p, _like_tile, jnp.maximum)
 _register(nan_min_p, _like_tile, jnp.minimum)
+_register(fma_p, _like_tile, fma_meaning)
 _register(fast_exp2_p, _like_first, lax.exp2)
 _register(fast_log2_p, _like_first, jnp.log2)
 _register(unsigned_p, _unsigned_abstract_eval, unsigned_meaning)
@@ -366,6 +380,7 @@ _register(hold_p, _like_first, _first)
 _register(pause_p, _like_first, _first)
 batching.defbroadcasting(nan_max_p)
 batching.defbroadcasting(nan_min_p)
+batching.defbroadcasting(fma_p)
 
 _access = internals.register_access
 _access(load_p, _load_abstract_eval, load_meaning, reads=True)

@@ -21,6 +21,7 @@ from jscan.combine import Combine
 from jscan.jaxprs import CALLS, aval, bound, equations, evaluate, holds_jaxprs
 from jscan.kernels import engines, language
 from jscan.kernels.complex import Pair, complex_result, pairs, parts, real_dtypes
+from jscan.kernels.contraction import contracted
 from jscan.kernels.engines import Engine
 from jscan.kernels.narrow import in_words
 
@@ -62,7 +63,7 @@ def _prepare(combine: Combine, engine: Engine) -> core.ClosedJaxpr:
         return parts(outputs[:count])
 
     prepared = trace_scalars(operator, dtypes * 2)
-    prepared = in_words(prepared, trace_scalars)
+    prepared = contracted(in_words(prepared, trace_scalars), trace_scalars)
     _check(prepared, "the operator", engine)
     return prepared
 
@@ -163,18 +164,26 @@ def front(
 def _is_affine(operator: core.ClosedJaxpr) -> bool:
     """Whether it is (a, b) ⊕ (c, d) = (a c, c b + d)."""
     jaxpr = operator.jaxpr
-    if len(jaxpr.invars) != 4 or [e.primitive.name for e in jaxpr.eqns] != ["mul", "mul", "add"]:
-        return False
-    if any(isinstance(x, core.Literal) for e in jaxpr.eqns for x in e.invars):
+    if len(jaxpr.invars) != 4 or any(
+        isinstance(x, core.Literal) for e in jaxpr.eqns for x in e.invars
+    ):
         return False
     a, b, c, d = jaxpr.invars
-    first, second, third = jaxpr.eqns
-    slope, product = (first, second) if set(first.invars) == {a, c} else (second, first)
+    slopes = [e for e in jaxpr.eqns if e.primitive.name == "mul" and set(e.invars) == {a, c}]
+    if len(slopes) != 1 or jaxpr.outvars[0] != slopes[0].outvars[0]:
+        return False
+    rest = [e for e in jaxpr.eqns if e is not slopes[0]]
+    names = [e.primitive.name for e in rest]
+    if names == ["jscan_fma"]:
+        x, y, z = rest[0].invars
+        return {x, y} == {b, c} and z == d and jaxpr.outvars[1] == rest[0].outvars[0]
+    if names != ["mul", "add"]:
+        return False
+    product, total = rest
     return (
-        set(slope.invars) == {a, c}
-        and set(product.invars) == {b, c}
-        and set(third.invars) == {product.outvars[0], d}
-        and jaxpr.outvars == [slope.outvars[0], third.outvars[0]]
+        set(product.invars) == {b, c}
+        and set(total.invars) == {product.outvars[0], d}
+        and jaxpr.outvars[1] == total.outvars[0]
     )
 
 

@@ -26,6 +26,7 @@ from jscan.kernels.internals import (
     TracebackCaches,
     arith,
     ir,
+    mlir_math,
     triton,
     tt,
     tt_constructors,
@@ -126,6 +127,12 @@ def _extremum(greatest: bool, ctx: Context, x: Value, y: Value) -> Value:
     bits = ir.RankedTensorType.get(shape, signless) if shape else signless
     both = (arith.andi if greatest else arith.ori)(*(tt.bitcast(bits, v) for v in (x, y)))
     return arith.select(arith.cmpf(kinds.OEQ, x, y), tt.bitcast(x.type, both), chosen)
+
+
+def _fma(ctx: Context, *operands: Value, minus: bool) -> Value:
+    shape = ctx.avals_out[0].shape
+    x, y, z = (triton._bcast_to(v, shape) for v in _values(ctx, operands))
+    return mlir_math.fma(arith.negf(x) if minus else x, y, z)
 
 
 def _assembly(text: str, kind: str, pure: bool, ctx: Context, x: Value, together: int = 1) -> Value:
@@ -373,6 +380,7 @@ for primitive, lowering in (
     (p.quarters_p, _quarters),
     (p.nan_max_p, functools.partial(_extremum, True)),
     (p.nan_min_p, functools.partial(_extremum, False)),
+    (p.fma_p, _fma),
     (p.fast_exp2_p, _instruction("ex2.approx.ftz.f32", "f")),
     (p.fast_log2_p, _instruction("lg2.approx.ftz.f32", "f")),
     (p.opaque_p, _instruction("mov.b32", "r")),

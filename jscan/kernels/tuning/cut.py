@@ -10,6 +10,7 @@ from jax.extend import core
 
 from jscan.called import Leaf
 from jscan.kernels.complex import real_dtypes
+from jscan.kernels.language import fma_p
 from jscan.kernels.layout import outer_n_inner
 
 HEAVY = 40
@@ -75,7 +76,7 @@ class Shape:
             width=sum(leaf.dtype.itemsize for leaf in leaves),
             leaves=sum(len(real_dtypes(leaf.dtype)) for leaf in leaves),
             segmented=segmented,
-            equations=len(operator.jaxpr.eqns),
+            equations=sum(2 if e.primitive is fma_p else 1 for e in operator.jaxpr.eqns),
             integers=all(leaf.dtype.kind in "iub" for leaf in leaves),
             widened_sums=operator.out_avals[0].dtype.itemsize > leaves[0].dtype.itemsize
             and [e.primitive.name for e in operator.jaxpr.eqns] == ["add"],

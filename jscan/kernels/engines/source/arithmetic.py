@@ -168,6 +168,13 @@ def _times(at: Equation, x: Operand, y: Operand) -> Operand:
     return at.function.named(product)
 
 
+def _fma(at: Equation) -> list[Operand]:
+    """Triton contracts by itself, and its negation would be an instruction of its own."""
+    x, y, z = at.operands
+    sign = "-" if at.params["minus"] else "+"
+    return at.result(f"{z.typed} {sign} {x.typed} * {y.typed}", Form.OPERATION)
+
+
 # --- extrema ------------------------------------------------------------------------------------
 
 
@@ -261,6 +268,7 @@ RULES: dict[str, Rule] = {
     "neg": _neg,
     "abs": _abs,
     "sign": _sign,
+    "jscan_fma": _fma,
     "square": _square,
     "one_minus_square": _one_minus_square,
     "integer_pow": _integer_pow,
