@@ -5,8 +5,9 @@
 
 An address is a sum of int32 values with static multipliers. Scalars are added to the pointer before
 it is spread over the lanes, so that a thread holds one wide number and not one a lane. Tensors are
-offsets from there. Products are formed in 64 bits only where 32 would not hold them: wide offsets
-cost registers.
+offsets from there. A constant that comes behind the tensors is added last: of addresses that differ
+by one alone it is a part of the access. Products are formed in 64 bits only where 32 would not hold
+them: wide offsets cost registers.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Term(NamedTuple):
     multiplier: int
     bits: int  # 32 or 64: in which the product is formed; a sum has its wider operand's
     moves_base: bool  # a scalar is added to the pointer, a tensor is an offset from it
+    is_displacement: bool = False  # a scalar behind the tensors: a constant is added to the sum
 
 
 def shape_of_sum(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -51,9 +53,11 @@ def plan(
     the tile, but for the last one where the address is ``scattered``: that may reach any place.
     """
     wide = size >= WIDE
-    terms = []
+    terms: list[Term] = []
     for number, (shape, multiplier) in enumerate(zip(shapes, multipliers, strict=True)):
         anywhere = scattered and number == len(shapes) - 1
         far = not shape or anywhere or multiplier * max(spread) >= WIDE
-        terms.append(Term(multiplier, 64 if wide and far else 32, moves_base=not shape))
+        bits, behind = 64 if wide and far else 32, any(map(bool, shapes[:number]))
+        last = behind and not any(map(bool, shapes[number:]))
+        terms.append(Term(multiplier, bits, moves_base=not shape, is_displacement=last))
     return terms

@@ -19,11 +19,13 @@ import jax
 import numpy as np
 
 from jscan.kernels import language
+from jscan.kernels.chunks import ChunkedTile, may_chunk
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import OperatorAggregates, behind
+from jscan.kernels.forms import Form, OperatorAggregates, behind, form
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import commuting_identity
 from jscan.kernels.tile import Tile
+from jscan.kernels.tuning import Tuning
 
 
 class HeldTile(OperatorAggregates):
@@ -92,3 +94,12 @@ def may_hold(scan: Scan, tile: Tile, strip: int) -> bool:
     g = scan.geometry
     placed = strip % g.word == 0 and (tile.inside or not g.leads)
     return strip > 0 and placed and not scan.linear and not g.far
+
+
+def worked(scan: Scan, tile: Tile, inputs: Sequence[Ref], tuned: Tuning) -> Form:
+    """Loads the tile in the form that the cut asks for, or else in what suits the scan."""
+    if may_chunk(scan, tuned.chunk):
+        return ChunkedTile(scan, tile, inputs, tuned.chunk)
+    if may_hold(scan, tile, tuned.held):
+        return HeldTile(scan, tile, inputs, tuned.held)
+    return form(scan, tile, inputs)

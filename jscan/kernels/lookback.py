@@ -37,8 +37,8 @@ from jax.extend import core
 
 from jscan.kernels import language
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import Aggregates, Form, form, whole
-from jscan.kernels.held import HeldTile, may_hold
+from jscan.kernels.forms import Aggregates, whole
+from jscan.kernels.held import worked
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.reduce_then_scan import Part, scan_part
@@ -73,8 +73,7 @@ def _one_tile(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> Non
     words, state = refs[-1], tile_state(scan)
 
     with Step.LOAD.marked():
-        holds = may_hold(scan, tile, tuned.held)
-        work: Form = HeldTile(scan, tile, inputs, tuned.held) if holds else form(scan, tile, inputs)
+        work = worked(scan, tile, inputs, tuned)
         complete = jnp.broadcast_to(tile.index == 0, work.aggregate[0].shape)
         if work.restarts is not None:
             complete = complete | work.restarts

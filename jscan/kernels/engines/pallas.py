@@ -122,9 +122,7 @@ def _extremum(greatest: bool, ctx: Context, x: Value, y: Value) -> Value:
     kinds = arith.CmpFPredicate
     further = arith.cmpf(kinds.OGT if greatest else kinds.OLT, x, y)
     chosen = arith.select(arith.ori(further, arith.cmpf(kinds.UNO, x, x)), x, y)
-    signless = ir.IntegerType.get_signless(64)
-    shape = ctx.avals_out[0].shape
-    bits = ir.RankedTensorType.get(shape, signless) if shape else signless
+    bits = _like(x, ir.IntegerType.get_signless(64))
     both = (arith.andi if greatest else arith.ori)(*(tt.bitcast(bits, v) for v in (x, y)))
     return arith.select(arith.cmpf(kinds.OEQ, x, y), tt.bitcast(x.type, both), chosen)
 
@@ -198,7 +196,7 @@ class _Operands:
     ):
         self._ref, (self._ref_aval, *avals) = ref, ctx.avals_in
         self._multipliers, count = multipliers, len(multipliers)
-        self._terms = list(zip(operands[:count], avals[:count], strict=True))
+        self._terms: list[tuple[Any, Any]] = list(zip(operands, avals[:count], strict=False))
         self._rest = list(zip(operands[count:], avals[count:], strict=True))
 
     def address(
@@ -214,8 +212,11 @@ class _Operands:
             ref = tt.bitcast(tt.PointerType.get(ir.IntegerType.get_signless(cast), 1), ref)
         shapes = [aval.shape for _, aval in self._terms]
         plan = addresses.plan(size, shapes, self._multipliers, shape, scattered=scattered)
-        base, offsets = None, None
+        base, offsets, known = None, None, 0
         for term, (value, aval) in zip(plan, self._terms, strict=True):
+            if term.is_displacement and not isinstance(value, ir.Value):
+                known += int(value) * term.multiplier
+                continue
             width = ir.IntegerType.get_signless(term.bits)
             value = triton._ir_cast(triton._ensure_ir_value(value, aval), width, signed=True)
             value = triton._mul(value, triton._full(value.type, term.multiplier))
@@ -226,7 +227,8 @@ class _Operands:
         pointer = ref if base is None else triton._add(ref, base)
         if offsets is None:
             return pointer
-        return triton._add(triton._bcast_to(pointer, shape), offsets)
+        spread = triton._add(triton._bcast_to(pointer, shape), offsets)
+        return triton._add(spread, triton._full(offsets.type, known)) if known else spread
 
     def value(self, number: int, shape: tuple[int, ...]) -> Value:
         value, aval = self._rest[number]

@@ -10,7 +10,7 @@ from jax.extend import core
 
 from jscan.called import Leaf
 from jscan.kernels.complex import real_dtypes
-from jscan.kernels.language import fma_p
+from jscan.kernels.language import fma_p, nan_max_p, nan_min_p
 from jscan.kernels.layout import outer_n_inner
 
 HEAVY = 40
@@ -24,7 +24,8 @@ class Tuning:
 
     Reductions, and scans in two passes, read a tile in strips of so many positions; 0 stands for
     the whole tile. A thread takes so many neighbouring lanes ``together``. A tile that is ``held``
-    as it was read is scanned in strips of so many positions; 0 for one that is not.
+    as it was read is scanned in strips of so many positions; 0 for one that is not. One that is cut
+    into chunks has so many positions in each (`kernels.chunks`).
     """
 
     length: int
@@ -35,6 +36,7 @@ class Tuning:
     strip: int = 0
     together: int = 1
     held: int = 0
+    chunk: int = 0
 
     @property
     def strip_or_tile(self) -> int:
@@ -81,7 +83,7 @@ class Shape:
             widened_sums=operator.out_avals[0].dtype.itemsize > leaves[0].dtype.itemsize
             and [e.primitive.name for e in operator.jaxpr.eqns] == ["add"],
             complex=any(leaf.dtype.kind == "c" for leaf in leaves),
-            wide_extrema=[e.primitive.name[:10] for e in operator.jaxpr.eqns] == ["jscan_nan_"]
+            wide_extrema=[e.primitive for e in operator.jaxpr.eqns] in ([nan_max_p], [nan_min_p])
             and leaves[0].dtype == np.float64,
             tile=tile,
         )

@@ -49,14 +49,18 @@ class _Access:
         plan = addresses.plan(size, shapes, self.multipliers, shape, scattered=scattered)
         base: list[Operand] = []
         offsets: list[Operand] = []
+        known = 0
         for how, term in zip(plan, self.terms, strict=True):
-            (base if how.moves_base else offsets).append(_product(how, term))
+            if how.is_displacement and term.value is not None:
+                known += int(term.value) * how.multiplier
+            else:
+                (base if how.moves_base else offsets).append(_product(how, term))
         base = [term for term in base if term.value != 0]
         if base:
             text = f"{text} + {_sum(base)}"
         if offsets:
             spread = broadcast(Operand(_sum(offsets), I32, _shape(offsets), Form.CALL), shape)
-            text = f"{text} + {spread.text}"
+            text = f"{text} + {spread.text}" + (f" + {known}" if known else "")
         elif shape:
             text = f"tl.broadcast_to({text}, {shape})"
         return text
