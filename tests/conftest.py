@@ -22,6 +22,9 @@ from hypothesis import settings
 from tests.engines import ENGINES, Engine
 from tests.quick import leave_to_the_thorough
 
+# While tests are collected little is let go of; looking for it would take a third of the time.
+gc.disable()
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 8)  # for meshes of several devices
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -98,6 +101,7 @@ def _but_for_the_engine(item: pytest.Item) -> str:
 
 def pytest_collection_finish() -> None:
     """Spares the collector of garbage what lives to the end, and rests it longer between walks."""
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jscan import Segments
@@ -167,10 +166,10 @@ OFFSETS = Cut(
 )
 
 
-def numbers_in_order(cut: Cut, descriptor: Any) -> Any:
-    """The segment of each element for a reduction, which counts empty ones; of jax.numpy."""
+def numbers_in_order(xp: Any, cut: Cut, descriptor: Any) -> Any:
+    """The segment of each element for a reduction, which counts empty ones; of `xp`."""
     if cut is LENGTHS or cut is OFFSETS:
-        ends = jnp.cumsum(descriptor) if cut is LENGTHS else descriptor[1:]
-        return jnp.sum(jnp.arange(LENGTH)[:, None] >= ends.astype(int)[None, :], axis=1)
-    heads = cut.flags(jnp, descriptor).astype(int)
-    return jnp.cumsum(heads, axis=-1) - heads[..., :1]
+        ends = xp.cumsum(descriptor) if cut is LENGTHS else descriptor[1:]
+        return xp.sum(xp.arange(LENGTH)[:, None] >= ends.astype(int)[None, :], axis=1)
+    heads = cut.flags(xp, descriptor).astype(int)
+    return xp.cumsum(heads, axis=-1) - heads[..., :1]

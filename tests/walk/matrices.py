@@ -57,7 +57,7 @@ def moved(
         matrices = xp.broadcast_to(_whole(xp, widen(a), form), (*b.shape[:2], size, size))
         matrices, terms = xp.moveaxis(matrices, axis, 0), xp.moveaxis(widen(b), axis, 0)
         flags = segmented.flags(xp, rest)
-        fresh = sequential.heads(flags, LENGTH, axis=axis, reverse=reverse)
+        fresh = sequential.heads(flags, LENGTH, axis=axis, reverse=reverse, xp=xp)
         h = widen(rest[0]) if start else xp.zeros_like(terms[0])
         found: dict[int, Any] = {}
         for position, t in enumerate(reversed(range(LENGTH)) if reverse else range(LENGTH)):

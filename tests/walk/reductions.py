@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -42,10 +43,10 @@ def reduced(form: str, operation: Operation, *, axis: int = 1, cut: Cut | None =
             options["num_segments"] = None if says else COUNT
         return jscan.reduce(operation.operator, elements(operands), axis, **options)
 
-    def places(operands: Any) -> Any:
+    def places(xp: Any, operands: Any) -> Any:
         if cut is None:
-            return jnp.zeros(LENGTH, int)
-        found = cuts.numbers_in_order(cut, jnp.asarray(lying(label, operands[count])))
+            return xp.zeros(LENGTH, int)
+        found = cuts.numbers_in_order(xp, cut, xp.asarray(lying(label, operands[count])))
         return lying(label, found)
 
     def expected(*operands: Any) -> Any:
@@ -53,7 +54,7 @@ def reduced(form: str, operation: Operation, *, axis: int = 1, cut: Cut | None =
         ys = reference.reduce_by_segments(
             operation.in_numpy,
             elems,
-            places(operands),
+            places(np, operands),
             1 if cut is None else COUNT,
             identity=operation.identity,
             axis=axis,
@@ -65,12 +66,17 @@ def reduced(form: str, operation: Operation, *, axis: int = 1, cut: Cut | None =
     def loop(*operands: Any) -> Any:
         size = 1 if cut is None else COUNT
         ys = sequential.reduce(
-            operation.in_jax, elements(operands), places(operands), size, operation.identity, axis
+            operation.in_jax,
+            elements(operands),
+            places(jnp, operands),
+            size,
+            operation.identity,
+            axis,
         )
         return ys if cut is not None else jax.tree.map(lambda y: jnp.take(y, 0, axis), ys)
 
     def numbers(*operands: Any) -> Any:
-        return np.broadcast_to(np.asarray(lying(label, places(operands))), (ROWS, LENGTH))
+        return np.broadcast_to(lying(label, places(np, operands)), (ROWS, LENGTH))
 
     trailing = "." * len(operation.trailing)
     result = label.replace("n", "" if cut is None else "s") + trailing
@@ -150,11 +156,9 @@ def by_ids(
 def gathered() -> Row:
     """A row for the value of its segment of each element."""
 
-    def places(ids: Any) -> Any:
-        return jnp.where((ids < 0) | (ids >= COUNT), COUNT, ids)
-
-    def loop(values: Any, ids: Any) -> Any:
-        return jnp.concatenate([values, jnp.zeros_like(values[:1])])[places(ids)]
+    def by(xp: Any, values: Any, ids: Any) -> Any:
+        places = xp.where((ids < 0) | (ids >= COUNT), COUNT, ids)
+        return xp.concatenate([values, xp.zeros_like(values[:1])])[places]
 
     return Row(
         "SegmentPlan.gather",
@@ -163,8 +167,8 @@ def gathered() -> Row:
         lambda rng: [rng.normal(size=(COUNT, ROWS)), ids_of(rng)],
         ("sr", "n"),
         ("nr",),
-        lambda values, ids: np.asarray(loop(values, ids)),
-        loop,
+        functools.partial(by, np),
+        functools.partial(by, jnp),
         linear=((0,),),
     )
 

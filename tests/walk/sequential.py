@@ -10,17 +10,22 @@ import jax.numpy as jnp
 from jax import lax
 
 
-def heads(flags: Any, n: int, *, axis: int, reverse: bool, continues: bool = False) -> Any:
-    """Where a walk along the leading axis starts afresh, given head flags in memory order."""
+def heads(
+    flags: Any, n: int, *, axis: int, reverse: bool, continues: bool = False, xp: Any = jnp
+) -> Any:
+    """Where a walk along the leading axis starts afresh, given head flags in memory order.
+
+    `xp` is jax.numpy or numpy.
+    """
     if flags is None:
-        marked = jnp.zeros((n,), bool)
+        marked = xp.zeros((n,), bool)
     else:
-        marked = jnp.asarray(flags).astype(bool)
-        marked = jnp.moveaxis(marked, axis, 0) if marked.ndim > 1 else marked
-    edge = jnp.ones((1, *marked.shape[1:]), bool)
+        marked = xp.asarray(flags).astype(bool)
+        marked = xp.moveaxis(marked, axis, 0) if marked.ndim > 1 else marked
+    edge = xp.ones((1, *marked.shape[1:]), bool)
     if continues:
-        edge = jnp.zeros_like(edge) if reverse else marked[:1]
-    return jnp.concatenate([marked[1:], edge] if reverse else [edge, marked[1:]])
+        edge = xp.zeros_like(edge) if reverse else marked[:1]
+    return xp.concatenate([marked[1:], edge] if reverse else [edge, marked[1:]])
 
 
 def choose(condition: Any, a: Any, b: Any) -> Any:
