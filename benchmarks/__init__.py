@@ -22,7 +22,8 @@ writes JSON with the versions of everything that matters. With ``--dry-run`` eve
 for CUDA at its full size and its answer checked at a small one, on a machine without a GPU.
 ``static``, which is not one of ``all`` either, compiles kernels of both engines by the triton
 wheel's compiler, without a GPU, and lists registers, spills and widths of accesses to memory; with
-``--compare`` it fails where they are worse than in a report.
+``--compare`` it fails where they are worse than in a report, with ``--by-turns`` it looks at each
+call by one engine, in half the time.
 ``papers`` measures the work that papers on scans measured, beside their figures.
 ``python -m benchmarks pages`` makes the tables and plots from the results.
 

@@ -100,6 +100,9 @@ def _add_comparison(suite: argparse.ArgumentParser) -> None:
         "--compare", type=pathlib.Path, help="a report: say what differs, and 1 if it is worse"
     )
     suite.add_argument("--jobs", type=_positive, default=os.cpu_count(), help="processes")
+    suite.add_argument(
+        "--by-turns", action="store_true", help="each call by one engine: the next call by the next"
+    )
 
 
 def _positive(text: str) -> int:

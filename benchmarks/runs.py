@@ -8,7 +8,7 @@ import json
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -241,7 +241,8 @@ def look(options: argparse.Namespace) -> int:
     if missing is not None:
         terminal.say(f"static: {missing}")
         return 2
-    names = [name for name in static_cases.calls() if options.only in name]
+    turns = static.turns(by_turns=options.by_turns)
+    names = [name for name in turns if options.only in name]
     if not names:
         sys.exit(f"no call's name contains {options.only!r}")
     versions = static.versions()
@@ -254,21 +255,23 @@ def look(options: argparse.Namespace) -> int:
             return 2
     kernels: list[static.Looks] = []
     with terminal.progress("compiling", len(names)) as advance:
-        for of_call in static.measured(names, options.jobs, static.looks_of):
+        calls = [(name, turns[name]) for name in names]
+        for of_call in static.measured(calls, options.jobs, static.looks_of):
             kernels += of_call
             advance("")
     static_table.show(kernels)
     path = options.out
-    if path is None and not (options.only or options.compare):
+    if path is None and not (options.only or options.compare or options.by_turns):
         path = RESULTS / f"static-{versions['target'].replace('_', '-')}.json"
     if path is not None:
         static_table.write(path, kernels, versions)
-    return _compared(options.compare, names, kernels, versions) if options.compare else 0
+    looked = {name: turns[name] for name in names}
+    return _compared(options.compare, looked, kernels, versions) if options.compare else 0
 
 
 def _compared(
     path: pathlib.Path,
-    names: Sequence[str],
+    looked: Mapping[str, Sequence[str]],
     kernels: Sequence[static.Looks],
     versions: dict[str, str],
 ) -> int:
@@ -276,12 +279,9 @@ def _compared(
     others = [f"{name} {v}" for name, v in environment.items() if versions.get(name) != v]
     if others:
         terminal.say(f"{path} is of {', '.join(others)}")
-    known = {*static_cases.calls()}
-    committed = [
-        looks
-        for looks in committed
-        if looks.engine in static.here() and (looks.call in names or looks.call not in known)
-    ]
+    unseen = dict.fromkeys(static_cases.calls(), ())
+    by = {**dict.fromkeys((looks.call for looks in committed), static.here()), **unseen, **looked}
+    committed = [looks for looks in committed if looks.engine in by[looks.call]]
     found = static_table.differences(committed, kernels)
     for difference in found:
         terminal.say(difference.text)

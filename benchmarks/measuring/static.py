@@ -189,9 +189,19 @@ def here() -> list[str]:
     return [name for name in ENGINES if name != "pallas" or engines.why_missing(name) is None]
 
 
-def looks_of(name: str) -> list[Looks]:
-    """The kernels of the call of this name, in the forms that are here."""
-    return looks_at(cases.calls()[name], here())
+def turns(*, by_turns: bool) -> dict[str, tuple[str, ...]]:
+    """The engines that each call is looked at by: those that are here, or one of them in turn."""
+    every = tuple(here())
+    return {
+        name: (every[place % len(every)],) if by_turns else every
+        for place, name in enumerate(cases.calls())
+    }
+
+
+def looks_of(told: tuple[str, Sequence[str]]) -> list[Looks]:
+    """The kernels of the call of this name, in the forms of these engines."""
+    name, names_of_engines = told
+    return looks_at(cases.calls()[name], names_of_engines)
 
 
 def looks_at(call: Call, engines: Sequence[str]) -> list[Looks]:

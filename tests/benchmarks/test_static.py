@@ -19,7 +19,6 @@ SAMPLE = (
     QUICK,
     "segmented cumsum, float32 bool, 67108864",
     "reduce affine axis=1, float32, 1280×50257",
-    "flags of lengths, int32, 65536",
 )
 MISSING = engines.why_no_triton()
 
@@ -38,7 +37,8 @@ def looks(**changes):
 def test_kernels_are_as_the_report_says():
     """Registers depend on the compiler, and what it gets on jax; what is read at once does not."""
     committed, environment = static_table.read(REPORT)
-    found = [looks for call in static.measured(SAMPLE, 2, static.looks_of) for looks in call]
+    calls = [(name, static.here()) for name in SAMPLE]
+    found = [looks for call in static.measured(calls, 2, static.looks_of) for looks in call]
     committed = [k for k in committed if k.call in SAMPLE and k.engine in static.here()]
     if environment != static.versions():
         committed, found = (
@@ -69,6 +69,30 @@ def test_the_command_compares_and_fails_where_kernels_are_worse(tmp_path, capsys
     static_table.write(own, report, {**versions, "triton": "3.0"})
     assert main([*arguments, "--compare", str(own)]) == 2
     assert "is of triton 3.0: python -m pip install triton==3.0" in capsys.readouterr().out
+
+
+@by_triton
+def test_calls_are_compared_by_one_engine_each_in_turn(tmp_path, capsys, monkeypatch):
+    calls = [*cases.calls()][:4]
+    report = [looks(call=call, engine=engine) for call in calls for engine in static.ENGINES]
+    monkeypatch.setattr(static, "here", lambda: list(static.ENGINES))
+    asked = []
+
+    def measured(told, *_):
+        asked.extend(told)
+        yield [
+            each for each in report for name, by in told if each.call == name and each.engine in by
+        ]
+
+    monkeypatch.setattr(static, "measured", measured)
+    own = tmp_path / "own.json"
+    static_table.write(own, report, static.versions())
+    assert main(["static", "--by-turns", "--compare", str(own)]) == 0
+    assert "4 kernels: 0 differ" in capsys.readouterr().out
+    assert asked[:4] == [*zip(calls, [("pallas",), ("jax-triton",)] * 2, strict=True)]
+    assert [name for name, _ in asked] == [*cases.calls()]
+    assert main(["static", "--compare", str(own)]) == 0
+    assert "8 kernels: 0 differ" in capsys.readouterr().out
 
 
 def test_the_report_is_of_these_calls():
