@@ -40,6 +40,7 @@ def found(mask, size, fills):
     return rows
 
 
+@pytest.mark.product
 @on_engines
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("asked", [0, 5, 200])
@@ -51,6 +52,7 @@ def test_nonzero_of_any_rank(shape, asked):
     assert_same(jscan.nonzero(mask, size=asked, fill_value=7), found(mask, asked, same))
 
 
+@pytest.mark.product
 @on_engines
 @pytest.mark.parametrize("n", [31, 4097, 12_289])
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.5, 1.0])
@@ -94,6 +96,7 @@ def counted(keys, length):
     return np.bincount(inside, minlength=length).astype(np.int32)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_histogram_of_every_dtype_and_rank(dtype, shape):
@@ -118,6 +121,7 @@ def test_many_keys_of_few_numbers():
     assert_same([jscan.histogram(keys, 256)], [np.bincount(keys, minlength=256).astype(np.int32)])
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("length", [0, 1, 3, 256, 70_000])
 @pytest.mark.parametrize("n", [0, 1, 1000, 100_003])
 def test_histogram_with_many_places_for_each_number(n, length):
@@ -153,6 +157,7 @@ def parted(x, signs, axis):
     return y, lengths.astype(np.int32)
 
 
+@pytest.mark.product
 @on_engines
 @pytest.mark.parametrize("dtype", ["bool", *INTEGERS, "int4"])
 @pytest.mark.parametrize("n", [33, 4097])
@@ -163,20 +168,22 @@ def test_partition_by_signs_of_every_dtype(dtype, n):
     assert_same(jscan.partition(x, signs), parted(x, signs, 0))
 
 
+@pytest.mark.product
 @on_engines
 @pytest.mark.parametrize("shape", [(5, 6), (0, 4), (4, 0), (3, 40, 2)], ids=str)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_partition_along_every_axis(shape, axis):
     rng = np.random.default_rng(6)
     x = rng.normal(size=shape)
-    for signs in (rng.integers(-1, 2, shape), rng.integers(-1, 2, shape[axis])):
+    for of in (shape, shape[axis]):
+        signs = rng.integers(-1, 2, of, np.int32)
         assert_same(jscan.partition(x, signs, axis), parted(x, signs, axis % len(shape)))
 
 
 @on_engines
 @pytest.mark.parametrize("only", [[-1], [0], [1], [-1, 1]], ids=str)
 def test_partition_where_parts_are_empty(only):
-    signs = np.random.default_rng(7).choice(only, 100)
+    signs = np.random.default_rng(7).choice(only, 100).astype(np.int32)
     x = np.arange(100)
     assert_same(jscan.partition(x, signs), parted(x, signs, 0))
 
@@ -185,7 +192,7 @@ def test_partition_where_parts_are_empty(only):
 def test_partition_moves_every_dtype(dtype):
     rng = np.random.default_rng(8)
     x = {"row": rng.integers(0, 2, 30).astype(dtype), "rows": np.ones((30, 2), dtype)}
-    signs = rng.integers(-1, 2, 30)
+    signs = rng.integers(-1, 2, 30, np.int32)
     y, _ = jscan.partition(x, signs)
     for name, leaf in x.items():
         assert_same([y[name]], parted(leaf, signs, 0)[:1])

@@ -134,6 +134,7 @@ def repeated(values, lengths, size, fill):
     return row
 
 
+@pytest.mark.product
 @on_engines
 @pytest.mark.parametrize("asked", [0, 1, 57, 5000])
 @pytest.mark.parametrize("runs", [0, 1, 40, 900])
@@ -141,7 +142,8 @@ def repeated(values, lengths, size, fill):
 def test_runs_are_written_out(asked, runs, trailing):
     rng = np.random.default_rng([asked, runs])
     values = rng.normal(size=(runs, *trailing))
-    for lengths in (rng.integers(-3, 9, runs), np.zeros(runs, int), np.ones(runs, np.uint8)):
+    every = rng.integers(-3, 9, runs, np.int32), np.zeros(runs, np.int32), np.ones(runs, np.uint8)
+    for lengths in every:
         actual = jscan.run_length_decode(values, lengths, size=asked, fill_value=-1)
         assert_same(actual, repeated(values, lengths, asked, -1))
 

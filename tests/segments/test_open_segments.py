@@ -23,12 +23,13 @@ SEGMENTS: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", SEGMENTS)
 @pytest.mark.parametrize("first", [0, 1])
 @every_form
 def test_flags_tell_whether_the_first_segment_is_open(name, first, form):
     reverse, exclusive, _ = form
-    flags = np.array([[first, 0, 1, 0], [0, 0, 0, 1]])
+    flags = np.array([[first, 0, 1, 0], [0, 0, 0, 1]], np.int32)
     x, how = np.arange(1, 9).reshape(2, 4), {"reverse": reverse, "exclusive": exclusive}
     want = reference.scan(np.add, x, init=np.array(100), flags=flags, identity=0, axis=1, **how)
     segments = SEGMENTS[name]
