@@ -1,10 +1,11 @@
 """The choice of the cases that run by default, of tests that have many.
 
-Many are the cases of a sweep (`@pytest.mark.sweep`), those of a product of sweeps on a GPU
+Many are the cases of a sweep (`@pytest.mark.sweep`), those of a costly product of parameters that
+all engines run (`@pytest.mark.product`), those of a product of sweeps on a GPU
 (`@pytest.mark.grid`), and those on interpreted kernels, which take seconds each. Of these the quick
 ones run by default; the others are marked `thorough`, as are the cases that a test itself leaves to
 the thorough, which play no part here. Among the cases of one test function (those for a GPU apart
-from the others, since most machines skip them):
+from the others, since most machines skip them, and of a product those on interpreted kernels):
 
 1. The place of a case is the sum of the positions of its values, one for each `parametrize`,
    counted from 0. Every twelfth place is quick, of those for a GPU every fourth: 0, 12, 24, … on
@@ -63,15 +64,23 @@ def quick(cases: Sequence[Case], turn: int = 0, every: int = EVERY) -> list[bool
     return chosen if any(chosen) else [True, *chosen[1:]]
 
 
-def is_one_of_many(item: pytest.Item) -> bool:
-    """Whether a test is a case of a sweep, of a grid on a GPU, or one on an interpreted kernel."""
+def is_interpreted(item: pytest.Item) -> bool:
+    """Whether a case runs interpreted kernels."""
     call = getattr(item, "callspec", None)
-    if call is None:
+    engines = () if call is None else call.params.values()
+    return any(isinstance(engine, Engine) and engine.interpreted for engine in engines)
+
+
+def is_one_of_many(item: pytest.Item) -> bool:
+    """Whether a test is a case of a sweep, of a product, or one on an interpreted kernel.
+
+    On a GPU all cases of a product are quick, and those of a grid are many.
+    """
+    if getattr(item, "callspec", None) is None:
         return False
-    engines = [value for value in call.params.values() if isinstance(value, Engine)]
-    interpreted = any(engine.interpreted for engine in engines)
     marks = {marker.name for marker in item.iter_markers()}
-    return interpreted or "sweep" in marks or {"grid", "gpu"} <= marks
+    product = "grid" if "gpu" in marks else "product"
+    return is_interpreted(item) or "sweep" in marks or product in marks
 
 
 def _shown(value: object) -> Hashable:
@@ -97,13 +106,14 @@ def case_of(item: pytest.Item) -> Case:
 
 def leave_to_the_thorough(items: Sequence[pytest.Item], turn: int) -> None:
     """Marks as thorough the cases of many that are not quick, and the first that is."""
-    functions: dict[tuple[str, bool], list[pytest.Item]] = {}
+    functions: dict[tuple[str, bool, bool], list[pytest.Item]] = {}
     for item in items:
         if is_one_of_many(item) and item.get_closest_marker("thorough") is None:
             function = item.nodeid.partition("[")[0]
             for_gpu = item.get_closest_marker("gpu") is not None
-            functions.setdefault((function, for_gpu), []).append(item)
-    for (_, for_gpu), many in functions.items():
+            apart = item.get_closest_marker("product") is not None and is_interpreted(item)
+            functions.setdefault((function, for_gpu, apart), []).append(item)
+    for (_, for_gpu, _), many in functions.items():
         every = EVERY_ON_GPU if for_gpu else EVERY
         chosen = quick([case_of(item) for item in many], turn, every)
         many[chosen.index(True)].add_marker(pytest.mark.first)

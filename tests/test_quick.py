@@ -99,6 +99,7 @@ def item_of(session, function, params, marks):
 
 def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
     gpu, sweep, thorough = pytest.mark.gpu, pytest.mark.sweep, pytest.mark.thorough
+    product = pytest.mark.product
     interpreted, compiled = (
         next(engine for engine in ENGINES if engine.interpreted is value) for value in (True, False)
     )
@@ -111,6 +112,8 @@ def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
             ({"size": 3}, sweep, gpu),
         ],
         "partly thorough": [({"size": 1}, sweep, thorough), ({"size": 2}, sweep)],
+        "a product": [({"size": n}, product) for n in range(13)],
+        "a product on a GPU": [({"size": n}, product, gpu) for n in range(3)],
         "no sweep": [({"size": n},) for n in range(4)],
         "interpreted": [({"engine": interpreted, "size": n},) for n in range(13)],
         "compiled": [({"engine": compiled, "size": n},) for n in range(2)],
@@ -128,6 +131,8 @@ def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
         "another": [True, False],
         "with more on a GPU": [True, True, False],
         "partly thorough": [False, True],
+        "a product": [True, *[False] * 11, True],
+        "a product on a GPU": [True] * 3,
         "no sweep": [True] * 4,
         "interpreted": [True, *[False] * 11, True],
         "compiled": [True, True],

@@ -42,6 +42,7 @@ CALLS = {
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 
 
+@pytest.mark.product
 @every_call
 @pytest.mark.parametrize("x64", [False, True], ids=["32 bits", "64 bits"])
 def test_marks_wider_than_32_bits_are_compared_with_zero_as_they_are(call, x64):

@@ -44,6 +44,7 @@ def check_matrices(form, engine):
     assert_tree_equal(actual, reference.scan(multiply_matrices, elems, flags=flags, **options))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("form", [PLAIN, FULL], ids=form_name)
 def test_matrices(form, engine):
     check_matrices(form, engine)
@@ -82,6 +83,7 @@ def test_matrices_along_every_axis(form, axis, engine):
     assert_tree_equal(actual, reference.scan(multiply_matrices, elems, flags=flags, **options))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("reverse", [False, True])
 def test_leaves_of_mixed_dtypes(engine, reverse):
     rng = np.random.default_rng(1)
@@ -179,6 +181,7 @@ def check_affine(form, dtype, engine):
         reference.assert_within(got, want, reference.bound(magnitude, want, dtype, n=n, steps=2))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     "form", [PLAIN, (True, False, True), (False, True, True), FULL], ids=form_name
 )
@@ -211,6 +214,7 @@ def test_welford_triple(engine):
     reference.assert_within(squares, [i * x[:i].var() for i in ends], 200 * 16 * eps * 200)
 
 
+@pytest.mark.product
 @every_form
 @pytest.mark.parametrize("method", ["auto", "xla"])
 def test_matmul_is_right_in_blocks_and_in_plain_jax(form, method):

@@ -140,6 +140,7 @@ def test_an_init_broadcasts_to_one_element(form, shape):
     np.testing.assert_array_equal(found, expected(np.add, x, init, flags, **how))
 
 
+@pytest.mark.product
 @every_form
 def test_every_strategy(engine, form):
     reverse, exclusive, segmented = form

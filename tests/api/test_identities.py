@@ -117,6 +117,7 @@ def ways(f, identity):
         yield jax.jit(lambda x: f(x, identity))(X)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("segmented", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("fn", "identity"), [(jnp.maximum, 0.0), (jnp.add, 5.0)])

@@ -119,6 +119,7 @@ WHOLE: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize("specs", [(P(), P("rows")), (P("rows"), P()), (P("rows"), P("rows"))])
 def test_an_operator_on_whole_arrays_takes_an_init_of_another_layout(name, specs):

@@ -31,6 +31,7 @@ def drawn(size, *leading):
     return matrices, rng.normal(size=(*leading, size)), rng.normal(size=(*leading[1:], size))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("size", "how"), [(1, "kernels"), (3, "kernels"), (4, "auto"), (9, "xla")])
 def test_states_are_those_of_a_loop(size, how, reverse):

@@ -199,6 +199,7 @@ def test_halves_accumulate_in_float32_and_round_once(dtype, reverse, engine):
     np.testing.assert_array_equal(y, expected.astype(jnp.dtype(dtype)))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", HALVES)
 def test_halves_round_once_for_any_values(dtype, engine):
     # Multiples of 1/8 below 16: every partial sum is exact in float32, so one rounding is all.
@@ -225,6 +226,7 @@ def test_halves_overflow_only_when_they_are_stored(dtype, engine):
         assert y[2] == top or not np.isfinite(y[2])
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("scale", [1.0, 1e8])
 def test_sums_of_mixed_magnitudes(dtype, scale, engine):
@@ -253,6 +255,7 @@ def test_large_sum_of_ones(engine, large_size):
     assert bool(jnp.all(y == jnp.arange(1, large_size + 1, dtype="int32")))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("reverse", [False, True])
 def test_large_intervals_join_in_order(engine, large_size, reverse):
     start = jnp.arange(large_size, dtype="int32")

@@ -50,6 +50,7 @@ def given(order: str, n: int, count: int) -> tuple[Any, Any]:
     return wide(n), np.sort(ids) if "sorted" in order else ids
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("order", BY_IDS)
 @pytest.mark.parametrize("method", ["auto", "xla"])
 def test_each_total_is_rounded_once(method, order):

@@ -69,11 +69,13 @@ def test_every_dtype_in_every_form(cumulative, dtype, form, engine):
     check_form(cumulative, dtype, form, engine)
 
 
+@pytest.mark.product
 @every_cumulative
 def test_plain(cumulative, engine):
     check(cumulative, values(cumulative.name, (3, 200), "float32"), engine, axis=1)
 
 
+@pytest.mark.product
 @every_form
 def test_forms_along_the_last_axis(form, engine):
     reverse, exclusive, segmented = form
@@ -83,6 +85,7 @@ def test_forms_along_the_last_axis(form, engine):
     check(BY_NAME["cumsum"], x, engine, axis=1, reverse=reverse, exclusive=exclusive, flags=flags)
 
 
+@pytest.mark.product
 @every_form
 def test_forms_along_the_first_axis(form, engine):
     reverse, exclusive, segmented = form
@@ -125,6 +128,7 @@ def test_every_axis_of_five_in_every_form(form, axis, engine):
     )
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_middle_axis(axis, engine):
     check(BY_NAME["cummin"], values("cummin", (3, 40, 9), "float32"), engine, axis=axis)

@@ -122,6 +122,7 @@ def test_identities_of_bits(dtype):
     assert operators.bitwise_or.identity(dtype) == 0
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("make", [np.asarray, jnp.asarray], ids=["NumPy", "JAX"])
 def test_segments_described_by_few_bits(dtype, make):

@@ -70,6 +70,7 @@ def system(kind: Callable[..., Any], n: int, columns: int = 2) -> list[Any]:
     return [*diagonals, b.astype(np.float32)]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("kind", DOMINATED)
 @pytest.mark.parametrize("n", [1, 2, 3, 64, 1000])
 def test_the_residual_is_what_the_docstring_promises(kind, n):
@@ -96,6 +97,7 @@ def trees(monkeypatch):
         monkeypatch.setattr(solver, name, partial(getattr(jscan, name), method="xla"))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("kind", DOMINATED)
 @pytest.mark.parametrize("n", [3, 1000])
 @pytest.mark.usefixtures("trees")
@@ -128,6 +130,7 @@ def test_the_residual_of_trees_where_columns_are_dominated(kind, n):
     assert tridiagonal.residual(given, x, in_sum=True) < 4
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("n", [2, 3, 5])
 @pytest.mark.parametrize("in_sum", [False, True], ids=["rows", "columns"])
 def test_the_residuals_of_many_small_systems(n, in_sum):
@@ -161,6 +164,7 @@ def test_rows_and_columns_are_dominated_in_one_batch():
     assert tridiagonal.residual([y[:, :1] for y in columns], x[:, 1:], in_sum=True) < 4
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("kind", DOMINATED)
 @pytest.mark.parametrize("n", [1, 2, 3, 1000])
 def test_the_residual_of_a_periodic_system_is_small(kind, n):
@@ -223,6 +227,7 @@ def test_what_flows_with_a_wind_is_right_in_every_digit():
     np.testing.assert_allclose(jscan.tridiagonal_solve(dl, d, 0.0, b), x, rtol=50 * EPS)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 8])
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("kind", ["f", "c"])

@@ -176,6 +176,7 @@ def row(n):
     return values("cumsum", (n,), "int32"), masks((n,)), head_flags((n,))
 
 
+@pytest.mark.product
 @on_engines
 @of(EACH)
 @pytest.mark.parametrize("n", [0, 1, 33])

@@ -167,6 +167,7 @@ def test_cumlogsumexp_is_a_softmax(reverse):
     np.testing.assert_allclose(actual, expected, rtol=40 * np.finfo(float).eps, atol=0)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("zeros", [(), (2,), (1, 3), (0, 1), (0, 5), (0, 1, 2, 3, 4, 5)])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_cumprod_with_zeros(zeros, reverse):

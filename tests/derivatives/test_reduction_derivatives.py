@@ -109,6 +109,7 @@ def test_tangents_and_gradients_of_a_sum_on_every_engine(trailing, engine):
     np.testing.assert_array_equal(gradient, np.where(kept, np.asarray(sums)[ids % 20], 0))
 
 
+@pytest.mark.product
 @sorted_or_not
 @pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0), (1, None)])
 def test_gradients_under_vmap(axes, indices_are_sorted):
@@ -168,6 +169,7 @@ def test_integers_have_no_tangent():
 # the other segment reductions
 
 
+@pytest.mark.product
 @sorted_or_not
 @pytest.mark.parametrize("name", ["segment_max", "segment_min"])
 def test_extrema(name, indices_are_sorted):
@@ -227,6 +229,7 @@ def reduce(kind, fn, elems, axis=0, identity=None):
     )
 
 
+@pytest.mark.product
 @every_kind
 @pytest.mark.parametrize(
     ("fn", "identity"),
@@ -242,6 +245,7 @@ def test_one_leaf(fn, identity, kind):
     check_grads(jax.jit(run), (FIVE,), order=1)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("kind", ["whole", "lengths"])
 @pytest.mark.parametrize("fn", [joined, operators.mul], ids=["polynomial", "mul"])
 def test_second_derivatives(fn, kind):

@@ -230,6 +230,7 @@ def slopes_before_heads(x, flags):
 EXCLUSIVE = functools.partial(jscan.cumprod, reverse=True, exclusive=True)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=lambda kind: kind.name)
 @pytest.mark.parametrize(
     "function",

@@ -70,6 +70,7 @@ def test_gradients_of_rows(name, kernels):
     assert_close(found, jax.jit(fn)(ROWS))
 
 
+@pytest.mark.product
 @with_kernels
 @pytest.mark.parametrize("name", ["cumprod, every form", "reduce by segments"])
 def test_a_scanned_axis_is_gathered(name, kernels):

@@ -41,6 +41,7 @@ def check(run, mesh, layout, function, spec):
     assert max(c.elements for c in collectives(compiled)) <= gathered * COUNT * lanes
 
 
+@pytest.mark.product
 @every_function
 @pytest.mark.parametrize("spec", [P(), P("a"), P("a", "b"), P(("a", "b"))], ids=str)
 @pytest.mark.parametrize("layout", [("a",), ("a", "b")], ids=str)

@@ -41,6 +41,7 @@ def small(request, monkeypatch):
     jax.clear_caches()
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("dtype", "width", "pair"), CASES)
 def test_rows_of_small_programs(dtype, width, pair):
     with jax.enable_x64(dtype == "float64"):
@@ -52,6 +53,7 @@ def test_rows_of_small_programs(dtype, width, pair):
     np.testing.assert_array_equal(np.asarray(found), expected)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("lengths", [[0] * 9, [100], [0, 40, 33, 0, 17, 50, 1], [1, 0, 2] * 11])
 def test_rows_of_any_length(lengths):
     offsets = np.append(0, np.cumsum(lengths)).astype(np.int32)
@@ -67,6 +69,7 @@ def test_rows_of_any_length(lengths):
     )
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("mapped", [(0, 0, 0, 0), (None, None, None, 0), (0, None, None, None)])
 @pytest.mark.parametrize("width", [None, 3])
 def test_batches(mapped, width):
@@ -83,6 +86,7 @@ def test_batches(mapped, width):
         reference.assert_equal(result, looped(values, columns, offsets, x, pair="sum-product"))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("many", [0, traced_bounds.MANY])
 def test_offsets_that_misfit_read_nothing_out_of_bounds(monkeypatch, many):
     monkeypatch.setattr(traced_bounds, "MANY", many)

@@ -95,6 +95,7 @@ CASES = [
 ]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("tiles", "prefixes", "window"), CASES)
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_sums(tiles, prefixes, window, dtype):

@@ -148,6 +148,7 @@ def looped(fn: Callable[..., Any], leaves: list[np.ndarray], *, reverse: bool) -
     return out
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", MANY)
 def test_scans_of_several_leaves_are_those_of_a_loop(name, reverse):
@@ -160,6 +161,7 @@ def test_scans_of_several_leaves_are_those_of_a_loop(name, reverse):
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", ["a + b + a b", "last write"])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_segmented_scans_are_those_of_a_loop(name, dtype):

@@ -140,6 +140,7 @@ def test_bounds_become_words(build):
     assert set(re.findall(rf"tensor<{n}x(\w+)>", unpacked)) <= {"ui32", "i1"}
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("least", [0, marking.LEAST])
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 200])
 def test_words_of_bounds(monkeypatch, n, least):
@@ -211,6 +212,7 @@ def test_derivatives_are_those_of_flags(fn):
     jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-12), found, expected)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("kind", ["Auto", "Explicit"])
 @pytest.mark.parametrize("spec", [(None, "x"), ("x", None)])
 @pytest.mark.parametrize("form", ["bits", "offsets"])

@@ -120,6 +120,7 @@ def test_a_vector_too_long_for_places_is_gathered_before(monkeypatch):
     reference.assert_equal(np.asarray(found), looped(*given, pair="sum-product"))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("width", [None, 4])
 @pytest.mark.parametrize("pair", ["sum-product", "max-plus"])
 @pytest.mark.parametrize(("mean", "kernels"), [(4, 3), (16, 2)])

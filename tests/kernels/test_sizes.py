@@ -52,6 +52,7 @@ def test_scans_of_axes_that_are_far(method, form):
     np.testing.assert_array_equal(found, want)
 
 
+@pytest.mark.product
 @pytest.mark.usefixtures("far")
 @pytest.mark.parametrize("method", ["block", "lookback", "reduce_then_scan"])
 @pytest.mark.parametrize(("shape", "axis"), [((2, 70, 3), 1), ((20, 41), 0), ((45, 20), 1)])

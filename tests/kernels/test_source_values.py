@@ -321,6 +321,7 @@ def test_moves_by_strips(dtype):
     np.testing.assert_array_equal(places, found)
 
 
+@pytest.mark.product
 @pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize("width", [None, 3])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])

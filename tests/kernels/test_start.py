@@ -193,6 +193,7 @@ def test_every_form(strategy, form, n, monkeypatch):
     Call(jnp.add, leaves, start, SUM, flags if segmented else None, is_open, **how).check(strategy)
 
 
+@pytest.mark.product
 @every_form
 @every_engine
 def test_an_operator_that_does_not_commute(strategy, form, monkeypatch):
@@ -222,6 +223,7 @@ def test_rows_and_lanes_each_have_a_start(strategy, axis, reverse, exclusive):
     call.check(strategy, WIDE if axis < 2 else SHORT)
 
 
+@pytest.mark.product
 @exclusive_or_not
 @every_engine
 def test_dimensions_that_are_shared(strategy, exclusive):
@@ -234,6 +236,7 @@ def test_dimensions_that_are_shared(strategy, exclusive):
     call.check(strategy, WIDE)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @exclusive_or_not
 @every_engine
@@ -247,6 +250,7 @@ def test_the_start_of_a_narrow_leaf_is_not_rounded(strategy, exclusive, dtype):
     np.testing.assert_array_equal(found, [*([4096] if exclusive else []), *([1] * 21)][:21])
 
 
+@pytest.mark.product
 @exclusive_or_not
 @every_engine
 def test_complex_numbers(strategy, exclusive):
@@ -255,6 +259,7 @@ def test_complex_numbers(strategy, exclusive):
     Call(jnp.add, [x], start, SUM, None, is_open, exclusive=exclusive).check(strategy)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("reverse", [False, True])
 @exclusive_or_not
 @every_engine
@@ -268,6 +273,7 @@ def test_a_sum_of_exponentials(strategy, exclusive, reverse):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("start", [False, True])
 @exclusive_or_not
 @every_engine
@@ -284,6 +290,7 @@ def test_an_axis_without_elements(strategy, exclusive):
     assert found.shape == (0, 3)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("segmented", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("method", ["block", *STRATEGIES])

@@ -206,6 +206,7 @@ def test_rows_and_lanes(strategy, axis, segmented):
     reference.assert_equal(actual, expected)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("method", "kernels"),
     [
@@ -243,6 +244,7 @@ def test_twenty_runs_give_the_same_bits(method):
             assert before.tobytes() == again.tobytes()
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("segmented", [False, True])
 @pytest.mark.parametrize("method", NAMES)
 def test_tiles_of_several_lanes(method, segmented):

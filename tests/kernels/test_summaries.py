@@ -35,6 +35,7 @@ def first_place(x: Any, ids: Any, num_segments: int) -> Any:
     return places
 
 
+@pytest.mark.product
 @every_statistic
 @pytest.mark.parametrize(
     ("dtype", "trailing"),
@@ -61,6 +62,7 @@ def test_first_places_in_small_tiles(dtype, trailing):
     np.testing.assert_array_equal(found, first_place(np.asarray(x), IDS, COUNT))
 
 
+@pytest.mark.product
 @every_statistic
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "uint32"])
 def test_ids_that_do_not_reach_the_last_segment(statistic, dtype):

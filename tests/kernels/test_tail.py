@@ -133,6 +133,7 @@ def test_complex_numbers_and_flags_of_lanes(strategy, reverse):
     check(jnp.add, [values], flags, strategy, axis=0, reverse=reverse)
 
 
+@pytest.mark.product
 @either_end
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "float16", "bool"])
 @every_engine

@@ -67,6 +67,7 @@ def searches(fn, *arguments):
 # known in every trace
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES.keys())
 @every_kind
 def test_segments_made_in_one_trace_serve_in_another(kind, make):
@@ -84,6 +85,7 @@ def test_segments_made_in_one_trace_serve_in_another(kind, make):
     assert kept[0] == build(kind)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("disable_jit", [False, True], ids=["", "disable_jit"])
 @every_kind
 def test_one_object_passes_through_all_transformations(kind, disable_jit):

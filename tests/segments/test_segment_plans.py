@@ -47,6 +47,7 @@ def test_every_dtype(reduction, dtype):
     check(reduction, exact(reduction, (70, 2), dtype), IDS, COUNT)
 
 
+@pytest.mark.product
 @every_reduction
 @pytest.mark.parametrize("layout", layouts(60))
 def test_every_layout(reduction, layout, engine):

@@ -200,6 +200,7 @@ def check_flags(dtype, engine):
     reference.assert_equal(y, reference.scan(np.add, x, flags=flags))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["bool", "int64"])
 def test_narrow_and_wide_flags(dtype, engine):
     check_flags(dtype, engine)

@@ -133,12 +133,14 @@ def test_every_dtype(statistic, dtype):
     check_all_forms(statistic, drawn((70, 2), dtype), IDS, COUNT)
 
 
+@pytest.mark.product
 @every_statistic
 @pytest.mark.parametrize("trailing", [(), (1,), (5, 2), (0,)])
 def test_trailing_dimensions(statistic, trailing):
     check_all_forms(statistic, drawn((70, *trailing)), IDS, COUNT)
 
 
+@pytest.mark.product
 @every_statistic
 @pytest.mark.parametrize("layout", layouts(60))
 def test_every_layout(statistic, layout):
@@ -190,6 +192,7 @@ def test_the_number_of_segments_is_found(statistic):
         jax.jit(lambda x, f: statistic.function(x, jscan.Segments.from_flags(f)))(x, flags)
 
 
+@pytest.mark.product
 @every_statistic
 def test_engines(statistic, engine):
     n = engine.longest

@@ -133,6 +133,7 @@ def test_a_total_that_int32_cannot_count(total):
 # segment_sum and its like
 
 
+@pytest.mark.product
 @wide
 @pytest.mark.parametrize("is_sorted", [False, True])
 def test_ids_that_do_not_fit_are_dropped(wide, is_sorted):

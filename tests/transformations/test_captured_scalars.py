@@ -25,6 +25,7 @@ def scan(k, x, **options):
     return jscan.associative_scan(join(k), x, axis=1, **options)
 
 
+@pytest.mark.product
 @every_form
 def test_scans(form, engine):
     reverse, exclusive, segmented = form

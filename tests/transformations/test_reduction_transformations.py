@@ -202,6 +202,7 @@ def test_vmap_of_data_and_ids(axes, shapes, engine):
     check_vmap(axes, shapes, indices_are_sorted=False)
 
 
+@pytest.mark.product
 @sorted_or_not
 @pytest.mark.parametrize("inner", [(0, None), (None, 0), (0, 0)])
 @pytest.mark.parametrize("outer", [(0, None), (None, 0), (0, 0)])

@@ -22,6 +22,7 @@ def mesh_of(count, axis_type=AxisType.Explicit):
     )
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("count", [1, 4])
 @every_form
 def test_explicit_sharding_is_kept(count, form):

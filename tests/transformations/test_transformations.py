@@ -100,6 +100,7 @@ def test_eval_shape():
 # vmap
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("axes", set(itertools.product((0, 1, None), repeat=2)) - {(None, None)})
 @pytest.mark.parametrize("reverse", [False, True])
 def test_vmap_of_two_leaves(axes, reverse):
@@ -124,6 +125,7 @@ def check_vmap(axes, engine):
         reference.assert_equal(got, want)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("axes", [(0, 0, 0), (0, None, 0), (None, 0, None)])
 def test_vmap_of_leaves_and_flags(axes, engine):
     check_vmap(axes, engine)
@@ -243,6 +245,7 @@ def test_outputs_nobody_uses_are_dropped(used, outputs, inputs):
     assert used_inputs == inputs
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("form", [PLAIN, FULL], ids=form_name)
 def test_results_survive_dead_code(form, engine):
     reverse, exclusive, segmented = form

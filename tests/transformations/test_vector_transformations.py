@@ -57,6 +57,7 @@ def check_vmap(call, axes, size=3):
         assert_same(jax.tree.map(lambda leaf, i=i: leaf[i], batch), call.expected(*given, 0))
 
 
+@pytest.mark.product
 @of([ENUMERATE[True, True], *EACH[1:]])
 @pytest.mark.parametrize("axes", [(0, None, None), (None, 0, None), (None, None, 0)])
 def test_vmap(call, axes):
@@ -254,12 +255,14 @@ KERNELS = [
 ]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("n", [100, 1 << 20])
 @pytest.mark.parametrize(("call", "kernels"), KERNELS, ids=lambda value: getattr(value, "name", ""))
 def test_how_many_kernels_run(call, kernels, n):
     assert calls(program_of(call, (n,))) == kernels
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("shape", [(64, 5000), (5000, 64)])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(
