@@ -116,6 +116,7 @@ def test_answers_are_those_of_plain_jax(tmp_path, capsys):
         (True, None, "flags", [0, 0, 0, 1, 1, 0, 0]),
         (False, (0,), "lengths", [0, 3, 1, 3]),
         (True, (0,), "ids", [5, 5, 5, 2, 7, 7, 7]),
+        (False, None, "bits", np.array([0b0011000], np.uint8)),
     ],
 )
 def test_an_answer_follows_from_step_to_step_and_a_wrong_one_does_not(
@@ -144,6 +145,12 @@ def test_a_first_element_near_zero_may_be_off_as_far_as_others(off, right):
     y = np.logaddexp.accumulate(x) + np.array([off, 0, 0, 0], np.float32)
     error = checks.from_step_to_step(jnp.logaddexp, None, 1, "", 0, False, y, jnp.array(x))
     assert (error <= checks.BOUND) == right
+
+
+def test_an_axis_has_something_to_scan():
+    draws = [shapes.drawn(random.Random(seed), 2**10) for seed in range(300)]
+    assert all(shape.extents[shape.axis] > 1 for shape in draws)
+    assert min(min(shape.extents) for shape in draws) == 1
 
 
 def raising(*_):

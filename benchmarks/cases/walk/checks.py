@@ -117,6 +117,8 @@ def _restarts(form: str, axis: int, rank: int, length: int, given: Arrays) -> ja
     if not form:
         return jnp.zeros((1,) * rank, jnp.bool_)
     (array,) = given
+    if form == "bits":
+        array, form = _unpacked(array, length), "flags"
     along = axis if array.ndim == rank else 0
     if form == "flags":
         restarts = lax.slice_in_dim(array, 1, None, axis=along).astype(jnp.bool_)
@@ -127,6 +129,13 @@ def _restarts(form: str, axis: int, rank: int, length: int, given: Arrays) -> ja
     if restarts.ndim < rank:
         restarts = lax.expand_dims(restarts, [d for d in range(rank) if d != axis])
     return restarts
+
+
+def _unpacked(words: jax.Array, length: int) -> jax.Array:
+    """Flags of a bit each, the least significant first, as flags of an element each."""
+    width = 8 * words.dtype.itemsize
+    bits = words[:, None] >> jnp.arange(width, dtype=words.dtype)[None]
+    return (bits & 1).reshape(-1)[:length]
 
 
 def _largest(

@@ -50,6 +50,8 @@ def drawn(rng: random.Random, size: int, kinds: Sequence[str] = ()) -> Shape:
     allowed = {kind: KINDS[kind] for kind in kinds or KINDS}
     (kind,) = rng.choices(list(allowed), [weight for weight, _ in allowed.values()])
     extents, axis = allowed[kind][1](rng, size)
+    if extents[axis] <= 1:  # where nothing is to be scanned, no kernel runs
+        axis = extents.index(max(extents))
     return Shape(kind, tuple(max(extent, 1) for extent in extents), axis)
 
 
@@ -57,7 +59,7 @@ Extents = tuple[tuple[int, ...], int]
 
 
 def _row(rng: random.Random, size: int) -> Extents:
-    odd = size - rng.choice([0, 1, 3, 77, 1023])
+    odd = max(size - rng.choice([0, 1, 3, 77, 1023]), 2)
     fitting = [extent for extent in ROUND if size / 4 < extent <= size] or [size]
     return (rng.choice([size, size, odd, prime(size), rng.choice(fitting)]),), 0
 
