@@ -12,6 +12,7 @@ import contextlib
 import functools
 import importlib
 import importlib.metadata
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -189,7 +190,10 @@ class Arrays:
 
 
 def _torch_product(torch: Any, shape: Any, values: Any, indices: Any, offsets: Any, x: Any) -> Any:
-    matrix = torch.sparse_csr_tensor(offsets, indices, values, (shape[0], x.shape[0]))
+    shape = (shape[0], x.shape[0])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse", UserWarning)  # unchecked, and a beta
+        matrix = torch.sparse_csr_tensor(offsets, indices, values, shape, check_invariants=False)
     return lambda: matrix @ x
 
 

@@ -13,6 +13,7 @@ import pytest
 import jscan
 from jscan import combine, operators, primitives
 from jscan.kernels import operator, tuning
+from tests.kernels.test_lowering import cuda_program
 
 TILE = tuning.Tuning(length=16, lanes=1, warps=1, window=4)
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
@@ -85,3 +86,11 @@ def test_scans_are_those_of_a_loop(dtype, reverse):
     for i in range(150)[:: -1 if reverse else 1]:
         wanted[i] = state = complex(a[i]) * state + complex(b[i])
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_negated_product_is_compiled_by_every_triton():
+    # Triton's own compiler legalises `math.fma`, and no `arith.negf`, which XLA's does.
+    slopes = jax.ShapeDtypeStruct((3, 1 << 12), jnp.complex64)
+    program = cuda_program(lambda a, b: jscan.linear_recurrence(a, b, axis=1), slopes, slopes)
+    assert "fma" in program
+    assert "negf" not in program

@@ -75,6 +75,31 @@ def test_arithmetic(name, dtype):
     compare(getattr(lax, name), dtype, dtype)
 
 
+OF_OPERATIONS = {
+    **{name: (getattr(lax, name), 2) for name in ("add", "sub", "mul", "div", "rem")},
+    **{name: (getattr(lax, name), 2) for name in ("max", "min", "pow", "atan2", "lt", "ne")},
+    **{name: (getattr(lax, name), 1) for name in ("neg", "abs", "sign", "square", "is_finite")},
+    **{name: (getattr(lax, name), 1) for name in ("exp", "tanh", "logistic", "floor", "round")},
+    "clamp": (lax.clamp, 3),
+    "integer_pow": (lambda x: lax.integer_pow(x, 3), 1),
+    "convert": (lambda x: lax.convert_element_type(x, np.int64), 1),
+    "select": (lambda x, y: lax.select(x < y, x, y), 2),
+    "fma": (language.fma, 3),
+    "fma, minus": (lambda x, y, z: language.fma(x, y, z, minus=True), 3),
+}
+"""Functions of floats, and how many they take."""
+
+
+@pytest.mark.parametrize("name", OF_OPERATIONS)
+def test_operands_that_are_operations_keep_together(name):
+    fn, count = OF_OPERATIONS[name]
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 64)) * 3
+    for makes in (lambda x, y: (x + y, x - y, y - x), lambda x, y: (x * y, y / x, -x)):
+        found, expected = computed(lambda x, y: fn(*makes(x, y)[:count]), x, y)  # noqa: B023
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, "bool"])
 @pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
 def test_comparisons(name, dtype):

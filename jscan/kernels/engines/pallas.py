@@ -130,7 +130,8 @@ def _extremum(greatest: bool, ctx: Context, x: Value, y: Value) -> Value:
 def _fma(ctx: Context, *operands: Value, minus: bool) -> Value:
     shape = ctx.avals_out[0].shape
     x, y, z = (triton._bcast_to(v, shape) for v in _values(ctx, operands))
-    return mlir_math.fma(arith.negf(x) if minus else x, y, z)
+    # Triton's own compiler knows no `negf`; LLVM makes one of this.
+    return mlir_math.fma(arith.subf(triton._full(x.type, -0.0), x) if minus else x, y, z)
 
 
 def _assembly(text: str, kind: str, pure: bool, ctx: Context, x: Value, together: int = 1) -> Value:

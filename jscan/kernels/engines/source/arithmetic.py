@@ -172,7 +172,7 @@ def _fma(at: Equation) -> list[Operand]:
     """Triton contracts by itself, and its negation would be an instruction of its own."""
     x, y, z = at.operands
     sign = "-" if at.params["minus"] else "+"
-    return at.result(f"{z.typed} {sign} {x.typed} * {y.typed}", Form.OPERATION)
+    return at.result(f"{z.tight} {sign} {x.tight} * {y.tight}", Form.OPERATION)
 
 
 # --- extrema ------------------------------------------------------------------------------------
