@@ -291,7 +291,7 @@ class Scan:
     def tile_scan(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
         """The tile's leaves, scanned inclusively."""
         g = self.geometry
-        return language.tile_scan(self.leaf_operator, leaves, g.axis, reverse=g.reverse)
+        return language.tile_scan(self.leaf_operator, leaves, g.axis, reverse=g.backwards)
 
     def combine(self, left: Sequence[jax.Array], right: Sequence[jax.Array]) -> list[jax.Array]:
         """Leaves ⊕ leaves; ``left`` is broadcast to the shape of ``right``."""

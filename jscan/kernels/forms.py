@@ -83,7 +83,7 @@ class Whole(OperatorAggregates):
 
     def __init__(self, scan: Scan, tile: Tile, leaves: Sequence[jax.Array]):
         super().__init__(scan.operator, commuting_identity(scan.operator))
-        axis, reverse = scan.geometry.axis, scan.geometry.reverse
+        axis, reverse = scan.geometry.axis, scan.geometry.backwards
         if self.identity is not None:
             self.aggregate = [language.tile_reduce(scan.operator, leaves[0], axis)]
         else:

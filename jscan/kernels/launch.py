@@ -75,6 +75,7 @@ class Cut:
             mixed=len(widths) > 1,
             row=row,
             together=tuned.together,
+            mirrored=reverse and tuned.lanes > 1 and not tuned.chunk,
         )
         # A thread takes one lane, or the lanes that 4 bytes hold: no access should have fewer.
         together = max(tuned.together, 4 // max(widths))

@@ -94,6 +94,7 @@ class Geometry:
     mixed: bool = False  # whether operands differ in bytes an element
     word: int = 1  # elements of memory's words along which tiles are cut; 1 where rows are
     together: int = 1  # neighbouring lanes that a thread takes at once
+    mirrored: bool = False  # whether a tile of a reversed scan is held in scan order
     row: int = 0  # elements of each row, where the axis is rows one behind the other; else 0
 
     @property
@@ -137,6 +138,11 @@ class Geometry:
     def lane_blocks(self) -> int:
         """The number of tiles across the lanes."""
         return -(-self.inner // self.lanes)
+
+    @property
+    def backwards(self) -> bool:
+        """Whether the last element of a tile, as it is held, comes first in the scan."""
+        return self.reverse and not self.mirrored
 
     @property
     def programs(self) -> int:

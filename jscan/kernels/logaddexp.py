@@ -133,7 +133,7 @@ class LinearTile(LinearAggregates):
         """E, the inclusive sum of the tile's terms."""
         g = self._scan.geometry
         add = _scalar(lax.add, self.dtype)
-        [sums] = language.tile_scan(add, [self.terms], g.axis, reverse=g.reverse)
+        [sums] = language.tile_scan(add, [self.terms], g.axis, reverse=g.backwards)
         self.sums = language.settle(sums)
 
     def store(self, outputs: Sequence[Ref], prefix: list[jax.Array] | None = None) -> None:
@@ -206,7 +206,7 @@ class SegmentedLinearTile(LinearTile):
         self._lowest = language.tile_reduce(_scalar(language.nan_min, self.dtype), of_heads, axis)
         add = flag_value(_scalar(lax.add, self.dtype))
         self._restarted, self.sums = language.tile_scan(
-            add, [heads, self.terms], axis, reverse=scan.geometry.reverse
+            add, [heads, self.terms], axis, reverse=scan.geometry.backwards
         )
 
         def fast() -> list[jax.Array]:

@@ -11,7 +11,8 @@ are dropped:
 
 Positions count in scan order: position p is element p of the axis, or element n-1-p when the scan
 is reversed. Memory order is kept inside a tile; only the tile's place in memory and the direction
-of ``tt.scan`` change.
+of ``tt.scan`` change. A tile of lanes is read in scan order (`Geometry.mirrored`): to scan another
+in reverse takes Triton ten exchanges between threads an element.
 
 Where the rows of an array begin inside of memory's words, tiles are cut along the words (`Words`):
 a position then has an element of the axis less the places in front of the row.
@@ -75,7 +76,7 @@ class Tile:
     def _terms(self, view: View, shift: int) -> Address:
         g = self.geometry
         _, stride, lane_stride = view.strides
-        terms = [*self.start(stride, shift), (self._iota(g.axis), stride)]
+        terms = [*self.start(stride, shift), (self._offset(), stride)]
         terms += self.row_terms(view, lambda: self._iota(0))
         return [*terms, *self.lane_terms(lane_stride, self._iota(len(g.shape) - 1))]
 
@@ -359,12 +360,17 @@ class Tile:
 
         On an axis that is `Geometry.far`, 32 bits do not hold it.
         """
-        return self.first_in_memory() + self._iota(self.geometry.axis)
+        return self.first_in_memory() + self._offset()
+
+    def _offset(self) -> jax.Array:
+        """The place of each element in the tile, in memory order."""
+        place = self._iota(self.geometry.axis)
+        return np.int32(self.geometry.length - 1) - place if self.geometry.mirrored else place
 
     def positions(self) -> jax.Array:
         """The place of each element in the tile, in scan order."""
         place = self._iota(self.geometry.axis)
-        return np.int32(self.geometry.length - 1) - place if self.geometry.reverse else place
+        return np.int32(self.geometry.length - 1) - place if self.geometry.backwards else place
 
     def first_place(self) -> jax.Array:
         """The position of the tile's first element, of which places in front may be none."""
@@ -374,12 +380,9 @@ class Tile:
 
     def last(self, values: Sequence[jax.Array]) -> list[jax.Array]:
         """The elements at the tile's last position in scan order."""
-        g = self.geometry
-        edge = self.positions() == np.int32(g.length - 1)
-        if values[0].ndim < len(g.shape):  # columns that all lanes share
-            place = lax.broadcasted_iota(jnp.int32, g.shape[:-1], g.axis)
-            edge = place == np.int32(0 if g.reverse else g.length - 1)
-        return [take(v, edge, g.axis) for v in values]
+        tile = self.column() if values[0].ndim < len(self.geometry.shape) else self
+        edge = tile.positions() == np.int32(self.geometry.length - 1)
+        return [take(v, edge, self.geometry.axis) for v in values]
 
     def along_positions(self, value: jax.Array) -> jax.Array:
         """A value for each lane, as it meets every position; a scalar as it is."""
