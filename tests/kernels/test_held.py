@@ -11,7 +11,7 @@ import pytest
 
 import jscan
 from jscan import extent, primitives
-from jscan.kernels import tuning
+from jscan.kernels import language, tuning
 from tests import reference
 from tests.cases import head_flags
 from tests.engines import Engine
@@ -242,3 +242,28 @@ def test_no_cut_is_held_that_tiles_cannot_be(width):
         assert tuning.as_read(shape, chosen, reverse=False, exclusive=False) == chosen
     shape = tuning.Shape(3000, 2**20, 1, width, 1, **integers)
     assert tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False).held
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile", "backwards"),
+    [
+        ((211, 43), TILES[0], False),
+        ((211, 43), tuning.Tuning(16, 4, 1, 8), False),
+        ((3, 1511), tuning.Tuning(512, 1, 1, 32), True),
+    ],
+)
+def test_a_reversed_tile_of_lanes_is_scanned_forwards(shape, tile, backwards, monkeypatch):
+    scanned, directions = language.tile_scan, []
+
+    def noted(*operands: Any, reverse: bool) -> Any:
+        directions.append(reverse)
+        return scanned(*operands, reverse=reverse)
+
+    monkeypatch.setattr(language, "tile_scan", noted)
+    x = integers(shape, seed=5)
+    axis = int(backwards)
+    with primitives.interpreted(), primitives.tiled(tile):
+        found = jax.jit(lambda x: jscan.cumsum(x, axis, reverse=True, method="lookback"))(x)
+    np.testing.assert_array_equal(found, np.flip(np.cumsum(np.flip(x, axis), axis), axis))
+    assert directions
+    assert any(directions) == backwards
