@@ -59,12 +59,13 @@ class Cut:
         widths: Set[int] = frozenset(),
         by_words: bool = False,
         row: int = 0,
+        mirrored: bool = True,
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
 
         ``widths`` are the item sizes of results, where those differ from the operands'. The cut is
         ``by_words`` only if it can be, and rows begin inside of words. The axis may be rows of
-        ``row`` elements one behind the other.
+        ``row`` elements one behind the other. Tiles of lanes are ``mirrored`` where ``reverse``.
         """
         self.tuned = tuned
         widths = widths | {x.dtype.itemsize for x in operands}
@@ -75,7 +76,7 @@ class Cut:
             mixed=len(widths) > 1,
             row=row,
             together=tuned.together,
-            mirrored=reverse and tuned.lanes > 1 and not tuned.chunk,
+            mirrored=mirrored and reverse and tuned.lanes > 1 and not tuned.chunk,
         )
         # A thread takes one lane, or the lanes that 4 bytes hold: no access should have fewer.
         together = max(tuned.together, 4 // max(widths))

@@ -69,11 +69,12 @@ def _narrow_block(shape: Shape, length: int) -> Tuning | None:
     if not light or shape.width > 2 or shape.n <= 16:
         return None
     together = 8
-    while together > 1 and (shape.n * together > 300 or shape.inner % together):
+    while shape.n * together * shape.width > 600 or shape.inner % together:
         together //= 2
+        if together * shape.width < 4:  # a register holds four bytes
+            return None
     lanes, warps = (64 * together, 2) if together == 2 else (32 * together, 1)
-    programs = shape.outer * -(-shape.inner // lanes)
-    if together == 1 or programs < 4 * measured.device().block_programs:
+    if shape.outer * -(-shape.inner // lanes) < 4 * measured.device().block_programs:
         return None
     return Tuning(length=length, lanes=lanes, warps=warps, window=1)
 

@@ -65,19 +65,15 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     0.33 and 0.54; float32 sums of (100001, 671) 0.58 and 0.64, recurrences 0.80 and 0.82, of (2001,
     257, 257) 0.74 and 0.82, of (2^20, 64) 0.67 and 0.89.
     """
-    if shape.inner < 33:
+    if shape.inner < 33 or shape.segmented:
         return chosen
     pair = shape.leaves == 2 and shape.width <= 4
-    if shape.segmented:
-        cut = _by_segments(shape)
-    elif pair:
-        cut = _narrow_pair(shape)
-    else:
-        cut = _narrow(shape) if shape.width < 4 else _wide(shape)
+    cuts = _narrow_pair if pair else _narrow if shape.width < 4 else _wide
+    cut = cuts(shape)
     if cut is None:
         return chosen
     length, lanes, warps = cut
-    window = 2 if shape.segmented or pair else 4
+    window = 2 if pair else 4
     return dataclasses.replace(
         chosen, length=length, lanes=lanes, warps=warps, window=window, held=STRIP
     )
@@ -147,19 +143,6 @@ def _narrow_pair(shape: Shape) -> tuple[int, int, int] | None:
     if shape.inner % 4 == 0:
         return (32, 128, 1) if shape.inner >= 128 else None
     return (64, 128, 4) if shape.inner >= 900 else None
-
-
-def _by_segments(shape: Shape) -> tuple[int, int, int] | None:
-    """The same for segments.
-
-    Not held and held (H200, 2026-11-24), along the first axis: float16 sums of (50000, 1024) 117 µs
-    and 96, int16 of (32003, 2818) 276 and 206; float32 minima of (30522, 2254) 245 and 217,
-    recurrences of (50000, 1024) 222 and 211.
-    """
-    if shape.inner % 2:
-        return None
-    cuts = {(2, 1): (64, 64, 2), (4, 1): (32, 64, 1), (8, 2): (64, 32, 1)}
-    return cuts.get((shape.width, shape.leaves))
 
 
 def _wide(shape: Shape) -> tuple[int, int, int] | None:
