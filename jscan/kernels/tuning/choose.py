@@ -204,8 +204,9 @@ def _beside_lanes(shape: Shape) -> Tuning:
         # segments, 616 µs and 1061 with 64 lanes and a warp; (1259, 26647), int8 recurrences, 68
         # and 126; (30000, 999), logaddexp, 88 and 167 (H200, 2026-11-23).
         lanes, warps = 128, 4
-        if shape.words == 1 and light and not shape.segmented:
-            # Sums of (33, 2048, 999), 181 µs, 201 with 128 lanes.
+        if (shape.words, shape.leaves) == (1, 1) and light and not shape.segmented:
+            # Sums of (33, 2048, 999), 181 µs, 201 with 128 lanes; but recurrences of (17299, 3967),
+            # bfloat16, 225 and 195 (2026-11-24).
             length, lanes, warps = min(length, 64), 256, 8
     # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to
     # go (benchmarks/NOTES.md, "The tile").
