@@ -167,6 +167,8 @@ def scan(
         tuned = tuning.rows(shape, row, walks=walks, exclusive=exclusive)
     else:
         tuned = tuning.chosen(shape, method, tuning.SCAN)
+        if method in ("auto", "block") and tuned.length >= shape.n:
+            tuned = tuning.columns(shape, tuned)
     if method in LOOKING and tuned.length < shape.n:
         tuned = tuning.moved(shape, tuned, reverse + exclusive)
         if not row:

@@ -185,7 +185,8 @@ def test_one_result_of_two_is_scanned_in_two_passes_where_operands_stay_in_the_c
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("inner", [2**16, 3 * 2**15, 2**16 + 4])
 def test_a_thread_has_narrow_columns_whole(n, width, inner):
-    tile = tuning.block(tuning.Shape(64, n, inner, width, 1, segmented=False, equations=1))
+    shape = tuning.Shape(64, n, inner, width, 1, segmented=False, equations=1)
+    tile = tuning.columns(shape, tuning.block(shape))
     together = tile.lanes // (32 * tile.warps)
     assert inner % together == 0
     assert together * width >= 4
