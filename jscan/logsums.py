@@ -16,12 +16,17 @@ from jscan.jaxprs import structure
 
 def is_logaddexp(combine: Combine) -> bool:
     """Whether ``combine`` is ``jnp.logaddexp`` of one real leaf."""
+    return _is_of(combine, np.float32, np.float64)
+
+
+def is_complex_logaddexp(combine: Combine) -> bool:
+    """Whether ``combine`` is ``jnp.logaddexp`` of one complex leaf."""
+    return _is_of(combine, np.complex64, np.complex128)
+
+
+def _is_of(combine: Combine, *dtypes: type) -> bool:
     avals = combine.jaxpr.out_avals
-    return (
-        len(avals) == 1
-        and avals[0].dtype in (np.float32, np.float64)
-        and _same(combine, avals[0].dtype)
-    )
+    return len(avals) == 1 and avals[0].dtype in dtypes and _same(combine, avals[0].dtype)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -381,6 +381,8 @@ _register(pause_p, _like_first, _first)
 batching.defbroadcasting(nan_max_p)
 batching.defbroadcasting(nan_min_p)
 batching.defbroadcasting(fma_p)
+batching.defvectorized(fast_exp2_p)
+batching.defvectorized(fast_log2_p)
 
 _access = internals.register_access
 _access(load_p, _load_abstract_eval, load_meaning, reads=True)

@@ -19,11 +19,12 @@ from jax.sharding import AbstractMesh, use_abstract_mesh
 
 from jscan.combine import Combine
 from jscan.jaxprs import CALLS, aval, bound, equations, evaluate, holds_jaxprs
-from jscan.kernels import engines, language
+from jscan.kernels import engines, language, phasors
 from jscan.kernels.complex import Pair, complex_result, pairs, parts, real_dtypes
 from jscan.kernels.contraction import contracted
 from jscan.kernels.engines import Engine
 from jscan.kernels.narrow import in_words
+from jscan.logsums import is_complex_logaddexp
 
 FLAG = np.dtype(np.int32)
 """The dtype of head flags inside a kernel."""
@@ -58,7 +59,9 @@ def _prepare(combine: Combine, engine: Engine) -> core.ClosedJaxpr:
     count = len(source.out_avals)
     dtypes = [d for a in source.out_avals for d in real_dtypes(a.dtype)]
 
-    def operator(*scalars: Scalar) -> list[Scalar]:
+    def operator(*scalars: Scalar) -> Sequence[Scalar]:
+        if is_complex_logaddexp(combine):
+            return phasors.combined(*scalars)
         outputs = _evaluate(source.jaxpr, source.consts, pairs(scalars, source.in_avals))
         return parts(outputs[:count])
 

@@ -189,8 +189,8 @@ def suits_words(shape: Shape) -> bool:
 def _beside_lanes(shape: Shape) -> Tuning:
     """The tile of a row whose elements have other rows' between them in memory."""
     lanes, warps = min(32, next_power_of_2(shape.inner)), 1
-    # Of complex numbers a product has many equations, and is not heavy.
-    light = shape.equations <= LIGHT or shape.complex
+    # Of complex numbers a product has many equations, and is not heavy; logaddexp is.
+    light = shape.equations <= (64 if shape.complex else LIGHT)
     if 4 < shape.inner < (32 if shape.leaves == 1 and light else 17):
         return _of_few_lanes(shape, light=light)
     length = min(measured.device().lane_elements // lanes // shape.registers, 1024)
