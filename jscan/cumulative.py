@@ -211,7 +211,7 @@ def cumlogsumexp(
     exponential overflows. Where ``exclusive``, the axis and each segment begin with minus infinity.
 
     Arguments, result, errors and cost are those of ``jscan.cumsum``; ``x`` is of floating-point or
-    complex dtype.
+    complex dtype. Imaginary parts of the result are known up to multiples of 2 pi.
 
     Example:
       >>> import jax.numpy as jnp

@@ -222,7 +222,8 @@ class Scan:
     def neutral(self) -> tuple[tuple[Any, bool], ...] | None:
         """What may stand in front of a row, if that is known: see `operator.front`."""
         if self.linear:
-            return ((self.dtypes[0].type(-np.inf), False),)
+            size, *phase = (d.type for d in self.dtypes)
+            return ((size(-np.inf), False), *((p(0), False) for p in phase))
         return front(self.operator, self.used_parts)
 
     def _in_front(self) -> tuple[tuple[Any, bool], ...]:

@@ -95,8 +95,8 @@ class WholeLinear(LinearAggregates):
     """The same under logaddexp."""
 
     def __init__(self, scan: Scan, leaves: Sequence[jax.Array]):
-        super().__init__(scan.dtypes[0])
-        self.aggregate = [self.total(leaves[0], scan.geometry.axis)]
+        super().__init__(scan)
+        self.aggregate = self.total(leaves, scan.geometry.axis)
 
 
 def whole(scan: Scan, tile: Tile, leaves: Sequence[jax.Array]) -> Whole | WholeLinear:

@@ -14,6 +14,9 @@ operator itself.
 Where segments begin in a tile, E begins anew there, and what comes before the tile counts no
 longer. The first element of each of these segments has to be within `BESIDE` of r: its logarithm is
 taken beside r, whose rounding it gets (16 times 2^-22 at most; 60 would cost 4e-5).
+
+Complex numbers have two leaves, a real part and a phase: m and r are of real parts, and terms and
+sums are pairs. What cancels is lost against the terms up to that place, as in a loop.
 """
 
 from __future__ import annotations
@@ -27,10 +30,11 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.kernels import language
+from jscan.kernels import language, phasors
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import flag_value, trace_scalars
+from jscan.kernels.phasors import exp, log
 from jscan.kernels.registers import take
 from jscan.kernels.tile import Tile
 
@@ -47,28 +51,45 @@ BESIDE = 16.0
 """Natural logs by which a segment may begin below the largest value of its tile."""
 
 
-def _exp(x: jax.Array) -> jax.Array:
-    """The exponential of x <= 0, exact enough as a term of a sum that starts above exp(-DEPTH)."""
-    if x.dtype != jnp.float32:
-        return jnp.exp(x)
-    return language.fast_exp2(x * np.float32(np.log2(np.e)))
+@functools.cache
+def _added(dtypes: tuple[np.dtype, ...]) -> core.ClosedJaxpr:
+    """The sum of terms, which have a part or two."""
+    count = len(dtypes)
+    return trace_scalars(lambda *x: list(map(lax.add, x[:count], x[count:])), dtypes * 2)
 
 
-def _log(x: jax.Array) -> jax.Array:
-    if x.dtype != jnp.float32:
-        return jnp.log(x)
-    return language.fast_log2(x) * np.float32(np.log(2))
+@functools.cache
+def _of_pairs(function: Callable[..., phasors.Pair], dtype: np.dtype) -> core.ClosedJaxpr:
+    return trace_scalars(function, [dtype] * 2)
 
 
-def _terms(values: jax.Array, axis: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _term(real: jax.Array, *phase: jax.Array) -> list[jax.Array]:
+    """The exponential of a number whose real part is not above 0."""
+    if not phase:
+        return [exp(real)]
+    return language.mapped(_of_pairs(phasors.term, np.dtype(real.dtype)), [real, *phase])
+
+
+def _logarithm(total: Sequence[jax.Array]) -> list[jax.Array]:
+    """The logarithm of a sum of terms."""
+    if len(total) == 1:
+        return [log(total[0])]
+    return language.mapped(_of_pairs(phasors.logarithm, np.dtype(total[0].dtype)), total)
+
+
+def _terms(
+    values: Sequence[jax.Array], axis: int
+) -> tuple[list[jax.Array], jax.Array, list[jax.Array]]:
     """exp(values - m), their maximum m, and m + log of the terms' sum, along ``axis``."""
-    dtype = np.dtype(values.dtype)
-    maximum = language.tile_reduce(_scalar(language.nan_max, dtype), values, axis)
+    real, *phase = values
+    dtype = np.dtype(real.dtype)
+    maximum = language.tile_reduce(_scalar(language.nan_max, dtype), real, axis)
     finite = jnp.abs(maximum) < np.inf
     center = lax.expand_dims(jnp.where(finite, maximum, jnp.zeros_like(maximum)), [axis])
-    terms = _exp(values - jnp.broadcast_to(center, values.shape))
-    total = language.tile_reduce(_scalar(lax.add, dtype), terms, axis)
-    return terms, maximum, jnp.where(finite, maximum + _log(total), maximum)
+    terms = _term(real - jnp.broadcast_to(center, real.shape), *phase)
+    total = [language.tile_reduce(_scalar(lax.add, dtype), x, axis) for x in terms]
+    size, *angle = _logarithm(total)
+    return terms, maximum, [jnp.where(finite, maximum + size, maximum), *angle]
 
 
 def _finite(reference: jax.Array) -> jax.Array:
@@ -76,26 +97,36 @@ def _finite(reference: jax.Array) -> jax.Array:
     return jnp.where(reference == -np.inf, jnp.zeros_like(reference), reference)
 
 
+def _nothing(like: jax.Array, count: int) -> list[jax.Array]:
+    """The logarithm of 0, which has a phase or none."""
+    return [jnp.full_like(like, -np.inf), *[jnp.zeros_like(like)] * (count - 1)]
+
+
 class LinearAggregates:
     """Totals of tiles."""
 
-    def __init__(self, dtype: np.dtype):
-        self.dtype, self.identity = dtype, dtype.type(-np.inf)
+    def __init__(self, scan: Scan):
+        self.dtype, self._operator = scan.dtypes[0], scan.operator
+        single = len(scan.dtypes) == 1
+        self.identity = self.dtype.type(-np.inf) if single else None
 
-    def total(self, values: jax.Array, axis: int) -> jax.Array:
+    def total(self, values: Sequence[jax.Array], axis: int) -> list[jax.Array]:
         """The total of values along ``axis``."""
         _, _, total = _terms(values, axis)
         return total
 
     def fold(self, values: jax.Array) -> jax.Array:
         """The total of a window of aggregates."""
-        return self.total(values, 0)
+        [total] = self.total([values], 0)
+        return total
 
     def combine(self, left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
         """One aggregate behind another."""
+        if len(left) > 1:
+            return language.mapped(self._operator, [*left, *right])
         maximum = language.nan_max(left[0], right[0])
         depth = -jnp.abs(left[0] - right[0])
-        total = maximum + _log(1 + _exp(depth))
+        total = maximum + log(1 + exp(depth))
         return [jnp.where(depth == depth, total, maximum)]
 
 
@@ -104,63 +135,69 @@ class LinearTile(LinearAggregates):
 
     def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref]):
         self._scan, self._tile, self._inputs = scan, tile, inputs
-        super().__init__(scan.dtypes[0])
+        super().__init__(scan)
         flags, values = self._load()
         axis = scan.geometry.axis
         place = tile.positions() - tile.first_place()
-        self.first = take(values, place == 0, axis)
+        self.first = take(values[0], place == 0, axis)
         if scan.geometry.exclusive:
             # A row begins with nothing, beside which the next element is the first.
-            second = take(values, place == 1, axis)
+            second = take(values[0], place == 1, axis)
             self.first = jnp.where(self.first == -np.inf, second, self.first)
-        self.terms, self.maximum, total = _terms(values, axis)
-        self.aggregate = [total]
+        self.terms, self.maximum, self.aggregate = _terms(values, axis)
         self.restarts: jax.Array | None = None
-        self._begin(flags, values)
+        self._begin(flags, values[0])
 
     def _begin(self, flags: list[jax.Array], values: jax.Array) -> None:
         """Does what a tile needs before its aggregate is known: nothing, without segments."""
 
-    def _load(self) -> tuple[list[jax.Array], jax.Array]:
+    def _load(self) -> tuple[list[jax.Array], list[jax.Array]]:
         """The flags, if there are any, and the values."""
-        *flags, values = self._scan.load(self._tile, self._inputs)
+        leaves = self._scan.load(self._tile, self._inputs)
+        count = len(leaves) - len(self._scan.dtypes)
+        flags, values = leaves[:count], leaves[count:]
         exists = self._scan.loaded(self._tile)
         if exists is not None:
-            values = jnp.where(exists, values, jnp.full_like(values, -np.inf))
+            nothing = _nothing(values[0], len(values))
+            values = [jnp.where(exists, x, n) for x, n in zip(values, nothing, strict=True)]
         return flags, values
 
     def scan(self) -> None:
         """E, the inclusive sum of the tile's terms."""
         g = self._scan.geometry
-        add = _scalar(lax.add, self.dtype)
-        [sums] = language.tile_scan(add, [self.terms], g.axis, reverse=g.backwards)
-        self.sums = language.settle(sums)
+        add = _added(self._scan.dtypes)
+        sums = language.tile_scan(add, self.terms, g.axis, reverse=g.backwards)
+        self.sums = [language.settle(x) for x in sums]
 
     def store(self, outputs: Sequence[Ref], prefix: list[jax.Array] | None = None) -> None:
         """Writes the tile; without a prefix, as the only tile of its row."""
-        nothing = jnp.full_like(self.maximum, -np.inf)
-        before = nothing if prefix is None else jnp.where(self._tile.index == 0, nothing, prefix[0])
+        before = _nothing(self.maximum, len(self.aggregate))
+        if prefix is not None:
+            first, pairs = self._tile.index == 0, zip(before, prefix, strict=True)
+            before = [jnp.where(first, nothing, p) for nothing, p in pairs]
         self._store(outputs, before)
 
-    def _store(self, outputs: Sequence[Ref], prefix: jax.Array) -> None:
-        highest = language.nan_max(prefix, self.maximum)
+    def _store(self, outputs: Sequence[Ref], prefix: list[jax.Array]) -> None:
+        highest = language.nan_max(prefix[0], self.maximum)
 
         def fast() -> None:
             reference = _finite(highest)
-            before = self._counting(self._tall(_exp(prefix - reference)))
-            weight = self._tall(_exp(self.maximum - reference))
-            self._write(outputs, self._tall(reference) + _log(before + weight * self.sums))
+            terms = _term(prefix[0] - reference, *prefix[1:])
+            before = [self._counting(self._tall(x)) for x in terms]
+            weight = self._tall(exp(self.maximum - reference))
+            sums = [b + weight * x for b, x in zip(before, self.sums, strict=True)]
+            size, *angle = _logarithm(sums)
+            self._write(outputs, [self._tall(reference) + size, *angle])
 
         def exact() -> None:
             # Read again: to keep the tile for this rare case would cost its registers in every
             # case.
             flags, values = self._load()
-            scanned = self._scan.tile_scan([*flags, values])
-            before = [*map(jnp.zeros_like, flags), self._tall(prefix)]
-            *_, result = self._scan.combine(before, scanned)
-            self._write(outputs, result)
+            scanned = self._scan.tile_scan([*flags, *values])
+            before = [*map(jnp.zeros_like, flags), *map(self._tall, prefix)]
+            self._write(outputs, self._scan.combine(before, scanned)[len(flags) :])
 
-        starts = [jnp.maximum(prefix, self.first)]
+        starts = [jnp.maximum(prefix[0], self.first)]
         lax.cond(self._all_near(highest, starts), fast, exact)
 
     def _heads(self) -> list[jax.Array]:
@@ -183,8 +220,8 @@ class LinearTile(LinearAggregates):
             near &= (head >= reference - self.dtype.type(BESIDE)) | nothing
         return jnp.min(near.astype(jnp.int32)) > 0
 
-    def _write(self, outputs: Sequence[Ref], result: jax.Array) -> None:
-        self._scan.store(self._tile, outputs, self._inputs, [result])
+    def _write(self, outputs: Sequence[Ref], result: list[jax.Array]) -> None:
+        self._scan.store(self._tile, outputs, self._inputs, result)
 
     def _tall(self, value: jax.Array) -> jax.Array:
         """A value of the tile, or one a lane, in the tile's shape."""
@@ -204,18 +241,19 @@ class SegmentedLinearTile(LinearTile):
             begins &= exists
         of_heads = jnp.where(begins, values, jnp.full_like(values, np.inf))
         self._lowest = language.tile_reduce(_scalar(language.nan_min, self.dtype), of_heads, axis)
-        add = flag_value(_scalar(lax.add, self.dtype))
-        self._restarted, self.sums = language.tile_scan(
-            add, [heads, self.terms], axis, reverse=scan.geometry.backwards
+        add = flag_value(_added(scan.dtypes))
+        self._restarted, *self.sums = language.tile_scan(
+            add, [heads, *self.terms], axis, reverse=scan.geometry.backwards
         )
 
         def fast() -> list[jax.Array]:
-            flag, total = self._tile.last([self._restarted, self.sums])
-            return [flag, self.maximum + _log(total)]
+            flag, *total = self._tile.last([self._restarted, *self.sums])
+            size, *angle = _logarithm(total)
+            return [flag, self.maximum + size, *angle]
 
         def exact() -> list[jax.Array]:
             heads, values = self._load()
-            return self._tile.last(scan.tile_scan([*heads, values]))
+            return self._tile.last(scan.tile_scan([*heads, *values]))
 
         near = self._all_near(self.maximum, [])
         flag, *self.aggregate = lax.cond(near, fast, exact)
@@ -230,5 +268,5 @@ class SegmentedLinearTile(LinearTile):
     def _counting(self, before: jax.Array) -> jax.Array:
         return jnp.where(self._restarted == 0, before, jnp.zeros_like(before))
 
-    def _write(self, outputs: Sequence[Ref], result: jax.Array) -> None:
-        self._scan.store(self._tile, outputs, self._inputs, [self._restarted, result])
+    def _write(self, outputs: Sequence[Ref], result: list[jax.Array]) -> None:
+        self._scan.store(self._tile, outputs, self._inputs, [self._restarted, *result])

@@ -117,8 +117,8 @@ def term(re: jax.Array, im: jax.Array) -> Pair:
 def logarithm(re: jax.Array, im: jax.Array) -> Pair:
     """log(re + i im)."""
     size, angle = _polar(jnp.abs(re), im)
-    pi = jnp.full_like(angle, np.pi)
-    other = lax.select(im > 0, pi, -pi) - angle
+    straight = (jnp.full_like(angle, pi) for pi in (np.pi, -np.pi))
+    other = lax.select(im > 0, *straight) - angle
     return size, lax.select(re < 0, other, angle)
 
 

@@ -48,7 +48,7 @@ from jscan.kernels.launch import (
 from jscan.kernels.operator import Inexpressible, front, prepare
 from jscan.kernels.spreading import Bits
 from jscan.kernels.start import placed
-from jscan.logsums import is_logaddexp
+from jscan.logsums import is_complex_logaddexp, is_logaddexp
 from jscan.starts import Start
 
 LOOKING = ("auto", "lookback", "repeatable")
@@ -189,7 +189,7 @@ def scan(
         row=row,
         # Of logaddexp, (2, 512, 32768) float16, 46 µs with 127 registers, so 64 with 206 (H200,
         # 2026-11-24).
-        mirrored=not is_logaddexp(combine),
+        mirrored=not _is_linear(combine),
         by_words=before is None
         and not row
         and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
@@ -268,7 +268,11 @@ def _takes_a_lead(
 
 
 def _neutral_is_known(combine: Combine, used: tuple[bool, ...]) -> bool:
-    return is_logaddexp(combine) or front(prepare(combine), used) is not None
+    return _is_linear(combine) or front(prepare(combine), used) is not None
+
+
+def _is_linear(combine: Combine) -> bool:
+    return is_logaddexp(combine) or is_complex_logaddexp(combine)
 
 
 def _described(
@@ -290,7 +294,7 @@ def _described(
         results=results,
         identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
         used=used,
-        linear=is_logaddexp(combine),
+        linear=_is_linear(combine),
         views=cut.views[:-1] if by_bytes else cut.views,
         flag_view=cut.views[-1] if by_bytes else None,
         flag_bits=flag_bits,

@@ -148,6 +148,18 @@ def test_complex_exponentials_are_summed(cut, segmented, reverse, exclusive):
 
 
 @pytest.mark.parametrize("segmented", [False, True], ids=["whole", "segments"])
+def test_ordinary_complex_values_need_no_operator(monkeypatch, segmented):
+    monkeypatch.setattr(Scan, "tile_scan", nothing)
+    rng = np.random.default_rng(6)
+    x = np.concatenate([phases(rng, (1, 77), 1.0), signs(rng, (1, 77), 1.0)])
+    flags = rng.random(x.shape) < 0.1 if segmented else None
+    found = scanned(x, flags, CUTS["tiles"])
+    for row, y in enumerate(found):
+        own = None if flags is None else flags[row]
+        assert_logarithms(y, x[row], own, False, False)
+
+
+@pytest.mark.parametrize("segmented", [False, True], ids=["whole", "segments"])
 def test_complex_exponentials_are_summed_beside_lanes(segmented):
     rng = np.random.default_rng(8)
     x = phases(rng, (50, 6), 2.0)
