@@ -186,7 +186,9 @@ def test_one_result_of_two_is_scanned_in_two_passes_where_operands_stay_in_the_c
 @pytest.mark.parametrize("inner", [2**16, 3 * 2**15, 2**16 + 4])
 def test_a_thread_has_narrow_columns_whole(n, width, inner):
     shape = tuning.Shape(64, n, inner, width, 1, segmented=False, equations=1)
-    tile = tuning.columns(shape, tuning.block(shape))
+    whole = tuning.block(shape)
+    assert whole is not None
+    tile = tuning.columns(shape, whole)
     together = tile.lanes // (32 * tile.warps)
     assert inner % together == 0
     assert together * width >= 4
