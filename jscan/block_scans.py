@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jscan import blocks, heads, meshes, primitives
+from jscan import blocks, elements, heads, meshes, primitives
 from jscan.arguments.identity import Neutral
 from jscan.starts import Start
 
@@ -72,8 +73,8 @@ def scan(
     combine, leading = apart
     along: dict[str, Any] = {"axis": axis, "reverse": reverse}
 
-    def numbers(arrays: Sequence[jax.Array]) -> list[jax.Array]:
-        return [number for x in arrays for number in blocks.entries(x, leading)]
+    def side_by_side(x: jax.Array) -> jax.Array:
+        return x.reshape(*x.shape[:leading], math.prod(x.shape[leading:]))
 
     def run(
         leaves: Sequence[jax.Array],
@@ -81,8 +82,6 @@ def scan(
         starts_with: Sequence[Neutral] | None,
         init: Sequence[jax.Array] | None,
     ) -> list[jax.Array]:
-        if flags is not None:
-            flags = lax.expand_dims(flags, range(flags.ndim, leading))
         before = None
         if init is not None:
             pairs = zip(init, leaves, strict=True)
@@ -91,21 +90,22 @@ def scan(
                 for x, leaf in pairs
             ]
             before = Start(values)
-        scanned = primitives.scan(
-            numbers(leaves),
-            flags,
+        marks = None if flags is None else lax.expand_dims(flags, range(flags.ndim, leading + 1))
+        scanned = elements.scan(
+            [side_by_side(x) for x in leaves],
+            marks,
+            None if before is None else [side_by_side(x) for x in before.values],
             combine=combine,
-            exclusive=False,
             method=call.method,
-            start=None if before is None else Start(numbers(before.values)),
             axis_name=axis_name,
             **along,
         )
-        results = blocks.joined(scanned, [x.shape for x in leaves])
+        results = [x.reshape(leaf.shape) for x, leaf in zip(scanned, leaves, strict=True)]
         if starts_with is None:
             return results
         starts = None
         if flags is not None:
+            flags = lax.expand_dims(flags, range(flags.ndim, leading))
             starts = heads.segment_starts(flags, axis_name=axis_name, **along)
             row = leaves[0].shape[:leading]
             starts = meshes.broadcast(starts, row, jax.typeof(starts).sharding)

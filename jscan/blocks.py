@@ -70,22 +70,6 @@ def taken_apart(
     return reason
 
 
-def entries(x: jax.Array, leading: int) -> list[jax.Array]:
-    """The numbers of each element's block, an array for each."""
-    flat = x.reshape(*x.shape[:leading], math.prod(x.shape[leading:]))
-    return [flat[..., i] for i in range(flat.shape[-1])]
-
-
-def joined(numbers: Sequence[jax.Array], shapes: Sequence[tuple[int, ...]]) -> list[jax.Array]:
-    """Arrays of these shapes from the numbers of their elements, the inverse of `entries`."""
-    given = iter(numbers)
-    results = []
-    for shape in shapes:
-        count = math.prod(shape[numbers[0].ndim :])
-        results.append(jax.numpy.stack([next(given) for _ in range(count)], -1).reshape(shape))
-    return results
-
-
 def _on_scalars(
     caller: str,
     fn: Function,

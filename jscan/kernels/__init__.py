@@ -11,6 +11,7 @@ from jscan.kernels.reducing import reduce as reduce
 from jscan.kernels.scanning import scan as scan
 from jscan.kernels.scanning import why_not as why_not
 from jscan.kernels.scanning import why_not_shape as why_not_shape
+from jscan.kernels.scanning_elements import scan_elements as scan_elements
 from jscan.kernels.solving import tangent as tangent
 from jscan.kernels.solving import why_no_tangent as why_no_tangent
 from jscan.kernels.tailing import tail as tail

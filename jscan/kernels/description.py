@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from jscan.kernels import language, memory, rows
+from jscan.kernels import elements, language, memory, rows
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value, front
@@ -45,12 +45,18 @@ class Scan:
     start: Start | None = dataclasses.field(default=None, kw_only=True)
     restarts_at_first: bool = dataclasses.field(default=True, kw_only=True)  # a row, as it begins
     restarts_at_rows: bool = dataclasses.field(default=False, kw_only=True)  # see `Geometry.row`
+    numbers: tuple[int, ...] = dataclasses.field(default=(), kw_only=True)  # of results, if not one
 
     @property
     def used_parts(self) -> tuple[bool, ...]:
         """Whether somebody uses each of the values, of which a complex result takes two."""
-        pairs = zip(self.results, self.used, strict=True)
-        return tuple(used for dtype, used in pairs for _ in range(memory.parts(dtype)))
+        return tuple(used for values, used, _ in self._written for _ in range(values))
+
+    @property
+    def _written(self) -> list[tuple[int, bool, int]]:
+        """Of each result how many values it takes, whether it is used, and an element's numbers."""
+        each = zip(self.results, self.used, self.numbers or (1,) * len(self.results), strict=True)
+        return [(memory.parts(dtype) * numbers, used, numbers) for dtype, used, numbers in each]
 
     @property
     def beside(self) -> int:
@@ -76,7 +82,8 @@ class Scan:
     def written(self) -> list[tuple[int, np.dtype]]:
         """The results that somebody uses: their size, which is the full one, and dtype."""
         size = self.geometry.outer * self.geometry.n * self.geometry.inner
-        return [(size, d) for d, used in zip(self.results, self.used, strict=True) if used]
+        each = zip(self.results, self._written, strict=True)
+        return [(size * numbers, d) for d, (_, used, numbers) in each if used]
 
     def on_tile(self, tile: Tile, work: Work, walk: Work | None = None) -> None:
         """Does the work of a tile, compiled anew for the few that need more than the others.
@@ -161,6 +168,8 @@ class Scan:
 
     def _parts(self, tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
         """The tile of an operand, which may have one element for all places."""
+        if view.numbers > 1:
+            return elements.load(tile, ref, view)
         if view.shape != (1, 1, 1):
             return tile.load_parts(ref, view, shift)
         one = language.load_parts(ref, [(jnp.int32(0), 1)])
@@ -313,8 +322,13 @@ class Scan:
             restarts = self._restarts(tile, self._flags(tile, inputs, 0), 0) != 0
             values = [self._or_identity(restarts, v, k) for k, v in enumerate(values)]
         kept = iter([v for v, used in zip(values, self.used_parts, strict=True) if used])
-        for ref in outputs:
-            tile.store(ref, *itertools.islice(kept, memory.parts(ref.dtype)))
+        written = [(count, numbers) for count, used, numbers in self._written if used]
+        for ref, (count, numbers) in zip(outputs, written, strict=True):
+            own = [*itertools.islice(kept, count)]
+            if numbers > 1:
+                elements.store(tile, ref, numbers, own)
+            else:
+                tile.store(ref, *own)
 
 
 Work = Callable[[Scan, Tile], None]

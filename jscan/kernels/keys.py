@@ -133,7 +133,7 @@ class Keys:
         if self.kind == "whole":
             return [jnp.zeros(k.shape, jnp.bool_) for k in keys]
         if self.kind in COUNTED:
-            within = [head != 0 for head in language.quarters(leaf)[1:]]
+            within = [head != 0 for head in language.deinterleave(leaf, 4)[1:]]
             here = quarters.load(strip, operands[0], self.views[0], 4)
             if self.kind == "flags":
                 return [*within, here != 0]

@@ -6,7 +6,7 @@
     take_ticket        a number that no other program gets, from an atomic counter
     publish, peek      one tagged 64-bit word of tile state, written relaxed and read volatile
     pause              lets a waiting warp sleep
-    quarters           a tile by its elements' place modulo four, without a move
+    deinterleave       a tile by places modulo two, four, ..., without a move; `interleave`: back
     nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
     fma                z + x y of floats, rounded once
     fast_exp2, ...     the hardware's instructions
@@ -37,6 +37,8 @@ from jax.interpreters import batching, mlir
 from jscan.kernels import internals
 from jscan.kernels.addresses import Terms, shape_of_sum
 from jscan.kernels.memory import (
+    deinterleave_meaning,
+    interleave_meaning,
     load_meaning,
     peek_meaning,
     publish_meaning,
@@ -78,7 +80,8 @@ publish_p = _primitive("publish", multiple_results=True)
 take_ticket_p = _primitive("take_ticket")
 peek_p = _primitive("peek", multiple_results=True)
 pause_p = _primitive("pause")
-quarters_p = _primitive("quarters", multiple_results=True)
+deinterleave_p = _primitive("deinterleave", multiple_results=True)
+interleave_p = _primitive("interleave")
 nan_max_p = _primitive("nan_max")
 nan_min_p = _primitive("nan_min")
 fma_p = _primitive("fma")
@@ -135,18 +138,17 @@ def tile_reduce_meaning(leaf: jax.Array, *, jaxpr: core.ClosedJaxpr, axis: int) 
     return lax.index_in_dim(scanned, -1, axis, keepdims=False)
 
 
-def quarters(x: jax.Array) -> list[jax.Array]:
-    """The elements of a one-dimensional tile at places 0, 1, 2 and 3 modulo four.
+def deinterleave(x: jax.Array, count: int) -> list[jax.Array]:
+    """The elements at places 0, 1, ... modulo ``count``, a power of two, along the last dimension.
 
-    Where a thread holds four neighbours, as it does of 32-bit words, this costs no instruction, and
-    neighbours can be compared.
+    Where a thread holds as many neighbours, as it does of 16 bytes, this costs no instruction.
     """
-    return quarters_p.bind(x)
+    return deinterleave_p.bind(x, count=count)
 
 
-def quarters_meaning(x: jax.Array) -> list[jax.Array]:
-    """`quarters` in plain JAX."""
-    return [x[place::4] for place in range(4)]
+def interleave(parts: Sequence[jax.Array]) -> jax.Array:
+    """The inverse of `deinterleave`."""
+    return interleave_p.bind(*parts)
 
 
 def nan_max(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -310,8 +312,13 @@ def _tile_reduce_abstract_eval(leaf: Aval, *, jaxpr: core.ClosedJaxpr, axis: int
     return Aval(leaf.shape[:axis] + leaf.shape[axis + 1 :], leaf.dtype)
 
 
-def _quarters_abstract_eval(x: Aval) -> list[Aval]:
-    return [Aval((x.size // 4,), x.dtype)] * 4
+def _deinterleave_abstract_eval(x: Aval, *, count: int) -> list[Aval]:
+    return [Aval((*x.shape[:-1], x.shape[-1] // count), x.dtype)] * count
+
+
+def _interleave_abstract_eval(*parts: Aval) -> Aval:
+    *rows, length = parts[0].shape
+    return Aval((*rows, length * len(parts)), parts[0].dtype)
 
 
 def _unsigned_abstract_eval(bits: Aval, *, dtype: np.dtype) -> Aval:
@@ -367,7 +374,8 @@ def _first(operand: jax.Array, **params: Any) -> jax.Array:
 
 _register(tile_scan_p, _tile_scan_abstract_eval, tile_scan_meaning)
 _register(tile_reduce_p, _tile_reduce_abstract_eval, tile_reduce_meaning)
-_register(quarters_p, _quarters_abstract_eval, quarters_meaning)
+_register(deinterleave_p, _deinterleave_abstract_eval, deinterleave_meaning)
+_register(interleave_p, _interleave_abstract_eval, interleave_meaning)
 _register(nan_max_p, _like_tile, jnp.maximum)
 _register(nan_min_p, _like_tile, jnp.minimum)
 _register(fma_p, _like_tile, fma_meaning)

@@ -60,12 +60,14 @@ class Cut:
         by_words: bool = False,
         row: int = 0,
         mirrored: bool = True,
+        numbers: Sequence[int] = (),
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
 
         ``widths`` are the item sizes of results, where those differ from the operands'. The cut is
         ``by_words`` only if it can be, and rows begin inside of words. The axis may be rows of
         ``row`` elements one behind the other. Tiles of lanes are ``mirrored`` where ``reverse``.
+        The first operands have so many ``numbers`` an element, the others one.
         """
         self.tuned = tuned
         widths = widths | {x.dtype.itemsize for x in operands}
@@ -85,7 +87,9 @@ class Cut:
         if by_words:
             word = VECTOR if len(widths) > 1 else 16 // min(widths)
             self.geometry = self.geometry.by_words(word, tuned.strip_or_tile)
-        flat, views = zip(*(view(x, full, axis) for x in operands), strict=True)
+        each = [*numbers, *[1] * (len(operands) - len(numbers))]
+        pairs = zip(operands, each, strict=True)
+        flat, views = zip(*(view(x, full, axis, count) for x, count in pairs), strict=True)
         self.operands: list[jax.Array] = list(flat)
         self.views: tuple[View, ...] = views
 
@@ -148,18 +152,22 @@ def one_byte(flags: jax.Array) -> jax.Array:
     return lax.ne(flags, lax.full_like(flags, 0))
 
 
-def view(operand: jax.Array, full: Sequence[int], axis: int) -> tuple[jax.Array, View]:
+def view(
+    operand: jax.Array, full: Sequence[int], axis: int, numbers: int = 1
+) -> tuple[jax.Array, View]:
     """The operand, flat, and how it lies in memory.
 
-    It is broadcast in memory where no simple view describes it.
+    It is broadcast in memory where no simple view describes it. Where an element has several
+    ``numbers``, they are its last dimension.
     """
-    found = collapse(operand.shape, full, axis)
+    shape, each = operand.shape, (numbers,) if numbers > 1 else ()
+    found = collapse(shape[: len(full)], full, axis)
     # A mapped row is a tensor where a program has several, and its address must fit 32 bits.
     wide = operand.size >= 2**31 or math.prod(full[:axis]) >= extent.FAR
     if found is None or (wide and found.row_period not in ((1, 1), (1, math.prod(full[:axis])))):
-        operand = jnp.broadcast_to(operand, full)
+        operand = jnp.broadcast_to(operand, (*full, *each))
         found = View(outer_n_inner(full, axis), (1, math.prod(full[:axis])))
-    return operand.reshape(-1), found
+    return operand.reshape(-1), dataclasses.replace(found, numbers=numbers)
 
 
 def call(

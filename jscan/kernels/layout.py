@@ -43,6 +43,7 @@ class View:
 
     shape: tuple[int, int, int]  # the operand's own (outer, n, inner), 1 where it is broadcast
     row_period: tuple[int, int]  # (repeat, count): its row is (row // repeat) % count
+    numbers: int = 1  # of each element, side by side: see `jscan.kernels.elements`
 
     def follows(self, g: Geometry) -> bool:
         """Whether the operand has the rows of the array that is scanned, one behind the other."""
@@ -50,12 +51,12 @@ class View:
 
     @property
     def strides(self) -> tuple[int, int, int]:
-        """The steps from one row, position and lane to the next, in elements.
+        """The steps from one row, position and lane to the next, in numbers.
 
         Where an operand has one element for all positions, or all lanes, there is no step.
         """
-        _, n, inner = self.shape
-        return (n * inner, 0 if n == 1 else inner, 0 if inner == 1 else 1)
+        (_, n, inner), each = self.shape, self.numbers
+        return (n * inner * each, 0 if n == 1 else inner * each, 0 if inner == 1 else each)
 
 
 def collapse(shape: Sequence[int], full: Sequence[int], axis: int) -> View | None:

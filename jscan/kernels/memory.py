@@ -1,6 +1,7 @@
-"""What accesses to memory mean in plain JAX, on the array behind a reference.
+"""What accesses to memory mean in plain JAX, and what takes tiles apart and puts them together.
 
-An interpreter runs this on a machine without a GPU (`jscan.kernels.language`).
+An access is to the array behind a reference. An interpreter runs this on a machine without a GPU
+(`jscan.kernels.language`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,16 @@ from jscan.kernels.addresses import shape_of_sum
 def parts(dtype: np.dtype) -> int:
     """How many real numbers an element of ``dtype`` is in a kernel."""
     return 2 if dtype.kind == "c" else 1
+
+
+def deinterleave_meaning(x: jax.Array, *, count: int) -> list[jax.Array]:
+    """The elements at places 0, 1, ... modulo ``count``."""
+    return [x[..., place::count] for place in range(count)]
+
+
+def interleave_meaning(*parts: jax.Array) -> jax.Array:
+    """The inverse of `deinterleave_meaning`."""
+    return jnp.stack(parts, -1).reshape(*parts[0].shape[:-1], -1)
 
 
 def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array:

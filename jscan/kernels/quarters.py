@@ -1,7 +1,7 @@
 """Every fourth element of a tile of one dimension, and its neighbours.
 
-`language.quarters` takes a tile apart by places modulo four, so that neighbours are in one thread.
-A place here is that of what lies so many elements behind every fourth one.
+`language.deinterleave` takes a tile apart by places modulo four, so that neighbours are in one
+thread. A place here is that of what lies so many elements behind every fourth one.
 """
 
 from __future__ import annotations

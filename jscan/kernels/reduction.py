@@ -271,9 +271,9 @@ class StripWalk:
         Neighbours are in one thread then, and what two of them write becomes one store.
         """
         strip, key, values, leaf = scanned
-        keys = language.quarters(key)
+        keys = language.deinterleave(key, 4)
         ended = self.keys.ends_by_quarters(strip, self.described, leaf, keys)
-        by_value = [language.quarters(v) for v in values]
+        by_value = [language.deinterleave(v, 4) for v in values]
         by_place = [list(quarter) for quarter in zip(*by_value, strict=True)]
         marked, over = [], []
         for place, (key, values, ends) in enumerate(zip(keys, by_place, ended, strict=True)):

@@ -169,15 +169,7 @@ def scan(
         tuned = tuning.chosen(shape, method, tuning.SCAN)
         if method in ("auto", "block") and tuned.length >= shape.n:
             tuned = tuning.columns(shape, tuned)
-    if method in LOOKING and tuned.length < shape.n:
-        tuned = tuning.moved(shape, tuned, reverse + exclusive)
-        if not row:
-            tuned = tuning.as_read(shape, tuned, reverse=reverse, exclusive=exclusive)
-        if single_pass(method, shape) == "repeatable":
-            tuned = tuning.in_groups(shape, tuned)
-    elif tuned.held:
-        # One tile is not held, and is scanned at once: by as many places as a power of two.
-        tuned = dataclasses.replace(tuned, length=tuning.next_power_of_2(tuned.length))
+    tuned = settled(shape, tuned, method, reverse=reverse, exclusive=exclusive, in_a_row=row > 0)
     cut_into = functools.partial(
         Cut,
         full=full,
@@ -202,7 +194,7 @@ def scan(
     if segmented and flag_bits is None:
         marks = flags_as_read()
         cut = cut_into([*operands, *(x.reshape(-1) if row else x for x in marks)])
-    described = _described(combine, cut, written, wanted, flag_bits, segmented=segmented)
+    described = described_as(combine, cut, written, wanted, flag_bits, segmented=segmented)
     beside: list[jax.Array] = []
     if before is not None:
         beside, place = placed(before, full, axis)
@@ -210,6 +202,28 @@ def scan(
     outputs = run(described, cut, interpret, beside, single_pass(method, shape))
     kept = [dtype for dtype, u in zip(results, used, strict=True) if u]
     return joined([x.reshape(of_results) for x in outputs], kept)
+
+
+def settled(
+    shape: tuning.Shape,
+    tuned: tuning.Tuning,
+    method: str,
+    *,
+    reverse: bool,
+    exclusive: bool,
+    in_a_row: bool = False,
+) -> tuning.Tuning:
+    """The tile that was chosen, as the method takes it; rows may be scanned ``in_a_row``."""
+    if method in LOOKING and tuned.length < shape.n:
+        tuned = tuning.moved(shape, tuned, reverse + exclusive)
+        if not in_a_row:
+            tuned = tuning.as_read(shape, tuned, reverse=reverse, exclusive=exclusive)
+        if single_pass(method, shape) == "repeatable":
+            tuned = tuning.in_groups(shape, tuned)
+    elif tuned.held:
+        # One tile is not held, and is scanned at once: by as many places as a power of two.
+        tuned = dataclasses.replace(tuned, length=tuning.next_power_of_2(tuned.length))
+    return tuned
 
 
 def _add_bits(cut: Cut, words: jax.Array, full: tuple[int, ...], axis: int) -> Bits | None:
@@ -275,7 +289,7 @@ def _is_linear(combine: Combine) -> bool:
     return is_logaddexp(combine) or is_complex_logaddexp(combine)
 
 
-def _described(
+def described_as(
     combine: Combine,
     cut: Cut,
     results: tuple[np.dtype, ...],

@@ -84,7 +84,8 @@ def load_first(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
     if g.lanes > 1:
         checks.append(tile.lanes_exist(lane))
     mask = functools.reduce(jnp.logical_and, [jnp.broadcast_to(c, g.edge) for c in checks])
-    return language.load_parts(ref, terms, mask=mask)
+    places = [[*terms, (jnp.int32(j), 1)] if j else terms for j in range(view.numbers)]
+    return [part for place in places for part in language.load_parts(ref, place, mask=mask)]
 
 
 def among_first(tile: Tile, count: int) -> jax.Array:

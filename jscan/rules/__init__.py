@@ -1,6 +1,7 @@
 """The rules of the primitives, a file each; to import them is to register them."""
 
 from jscan.rules import collect as collect
+from jscan.rules import elements as elements
 from jscan.rules import histogram as histogram
 from jscan.rules import locate as locate
 from jscan.rules import matrix as matrix

@@ -47,7 +47,7 @@ def register(
     abstract_eval: Callable[..., list[ShapedArray]],
     plain: Form,
     in_kernels: Form,
-    dimensions: Callable[..., partition.Dimensions],
+    dimensions: Callable[..., partition.Dimensions] | None = None,
     across: Form | None = None,
     uneven: Form | None = None,
     on_cpu: Form | None = None,
@@ -68,7 +68,8 @@ def register(
       across: the form for a part of an axis that goes on across mesh axes, if there can be one.
       uneven: the same for a part of an axis that does not divide evenly, whose ``length`` it is
         told.
-      dimensions: those of operands and results, given their abstract values and the parameters.
+      dimensions: those of operands and results, given their abstract values and the parameters;
+        None where there always is a ``divisible`` form.
       on_cpu: the form for CPUs, if they have one of their own.
       divisible: for some parameters, a form of other primitives that can be divided instead.
       batch: the rule of ``vmap``, if it is not `batched`.
@@ -179,7 +180,7 @@ def _lower_to_devices(
 def _in_parts(
     primitive: core.Primitive,
     uneven: Form | None,
-    dimensions: Callable[..., partition.Dimensions],
+    dimensions: Callable[..., partition.Dimensions] | None,
     check: Callable[..., None],
     divisible: Callable[..., Form | None],
     is_cuda: bool,
@@ -194,6 +195,7 @@ def _in_parts(
         with _as_traced(ctx, {**params, "layout": layout}):
             rule = mlir.lower_fun(instead, multiple_results=True)
             return rule(ctx, *operands, layout=layout, **params)
+    assert dimensions is not None
     divided = dimensions(ctx.avals_in, ctx.avals_out, **params)
     params["layout"] = None
     with _as_traced(ctx, params):

@@ -31,6 +31,7 @@ from jscan.plain.matrices import (
     matrix_uneven,
 )
 from jscan.rules import base, partition
+from jscan.rules.elements import in_place
 from jscan.rules.grids import Labels
 from jscan.rules.scan import scan_in_kernels
 
@@ -62,20 +63,28 @@ def matrix_in_kernels(
             f"matrices of {size} x {size} do not fit the registers of a program; "
             f"those of {LARGEST} x {LARGEST} do"
         )
+    held, _, *flags = operands
+    how: dict[str, Any] = {"axis": axis, "reverse": reverse, "method": method, "tile": tile}
+    how |= {"combine": matrices.operator(stored, size, accumulation_dtype(terms.dtype))}
+    how["interpret"] = interpret
+    found = in_place(
+        [held.reshape(*held.shape[:-2], -1), terms[..., 0]],
+        flags[0][..., 0, 0] if flags else None,
+        None,
+        used=(False, True),
+        **how,
+    )
+    if found is not None:
+        return [found[0][..., None]]
     leaves, rows = as_leaves(*operands, axis=axis)
     results = scan_in_kernels(
         *leaves,
         *rows,
-        combine=matrices.operator(stored, size, accumulation_dtype(terms.dtype)),
-        axis=axis,
         exclusive=False,
         segmented=segmented,
-        method=method,
-        tile=tile,
-        reverse=reverse,
         used=(False,) * (len(leaves) - size) + (True,) * size,
-        interpret=interpret,
         started=False,
+        **how,
     )
     return [jnp.stack(results, -1)[..., None]]
 

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import jscan
-from jscan import blocks, primitives
+from jscan import blocks, elements, primitives
 from tests import reference
 
 
@@ -78,8 +78,11 @@ def test_operators_on_blocks_are_taken_apart(name):
     leaves, treedef = jax.tree.flatten(elems)
     apart = blocks.taken_apart("jscan", fn, leaves, treedef, 0)
     assert isinstance(apart, blocks.Apart)
-    numbers = [x for leaf in leaves for x in blocks.entries(jnp.asarray(leaf), apart.leading)]
-    found = blocks.joined(apart.combine(numbers, numbers[:]), [x.shape for x in leaves])
+    flat = [jnp.asarray(x).reshape(*x.shape[: apart.leading], -1) for x in leaves]
+    numbers = elements.numbers(flat)
+    made = iter(apart.combine(numbers, numbers[:]))
+    found = [jnp.stack([next(made) for _ in range(x.shape[-1])], -1) for x in flat]
+    found = [x.reshape(leaf.shape) for x, leaf in zip(found, leaves, strict=True)]
     assert_close(found, fn(elems, elems))
 
 

@@ -20,7 +20,7 @@ from jax.extend import core
 
 from jscan.kernels import addresses
 from jscan.kernels import language as p
-from jscan.kernels.engines import grid
+from jscan.kernels.engines import grid, interleaving
 from jscan.kernels.internals import (
     ModuleContext,
     TracebackCaches,
@@ -101,13 +101,12 @@ def _tile_reduce(ctx: Context, leaf: Value, *, jaxpr: core.ClosedJaxpr, axis: in
     return result
 
 
-def _quarters(ctx: Context, x: Value) -> list[Value]:
-    [x] = _values(ctx, [x])
-    kind, count = triton._element_type(x.type), ctx.avals_in[0].size // 4
-    shaped = tt.reshape(ir.RankedTensorType.get((count, 2, 2), kind), x)
-    even, odd = tt.split(shaped)
-    (first, third), (second, fourth) = tt.split(even), tt.split(odd)
-    return [first, second, third, fourth]
+def _deinterleave(ctx: Context, x: Value, *, count: int) -> list[Value]:
+    return interleaving.apart(*_values(ctx, [x]), ctx.avals_in[0].shape, count)
+
+
+def _interleave(ctx: Context, *operands: Value) -> Value:
+    return interleaving.together(_values(ctx, operands), ctx.avals_in[0].shape)
 
 
 def _extremum(greatest: bool, ctx: Context, x: Value, y: Value) -> Value:
@@ -380,7 +379,8 @@ def _instruction(name: str, kind: str) -> Callable[..., Value]:
 for primitive, lowering in (
     (p.tile_scan_p, _tile_scan),
     (p.tile_reduce_p, _tile_reduce),
-    (p.quarters_p, _quarters),
+    (p.deinterleave_p, _deinterleave),
+    (p.interleave_p, _interleave),
     (p.nan_max_p, functools.partial(_extremum, True)),
     (p.nan_min_p, functools.partial(_extremum, False)),
     (p.fma_p, _fma),

@@ -81,16 +81,29 @@ def _reshape(at: Equation) -> list[Operand]:
     return [Operand(f"tl.reshape({x.typed}, {tuple_of(shape)})", x.dtype, shape, Form.CALL)]
 
 
-def _quarters(at: Equation) -> list[Operand]:
-    [x] = at.operands
-    names = at.names()
-    even, odd = at.function.new(x.dtype, (1,)), at.function.new(x.dtype, (1,))
-    shape = tuple_of((x.shape[0] // 4, 2, 2))
-    at.function.line(f"{even.text}, {odd.text} = tl.split(tl.reshape({x.typed}, {shape}))")
-    first, second, third, fourth = (name.text for name in names)
-    at.function.line(f"{first}, {third} = tl.split({even.text})")
-    at.function.line(f"{second}, {fourth} = tl.split({odd.text})")
+def _deinterleave(at: Equation) -> list[Operand]:
+    [x], names, count = at.operands, at.names(), at.params["count"]
+    levels = count.bit_length() - 1
+    shape = (*x.shape[:-1], x.shape[-1] // count, *[2] * levels)
+    parts = [f"tl.reshape({x.typed}, {tuple_of(shape)})"]
+    for level in range(1, levels + 1):  # the places modulo two, four, ... of each part before
+        sides = [name.text for name in names]
+        if level < levels:
+            sides = [at.function.new(x.dtype, (1,)).text for _ in range(2**level)]
+        half = len(parts)
+        for part, first, second in zip(parts, sides[:half], sides[half:], strict=True):
+            at.function.line(f"{first}, {second} = tl.split({part})")
+        parts = sides
     return names
+
+
+def _interleave(at: Equation) -> list[Operand]:
+    parts = [x.typed for x in at.operands]
+    while len(parts) > 1:
+        half = len(parts) // 2
+        pairs = zip(parts[:half], parts[half:], strict=True)
+        parts = [f"tl.join({first}, {second})" for first, second in pairs]
+    return at.named(f"tl.reshape({parts[0]}, {tuple_of(at.shape)})")
 
 
 # --- scans and reductions -----------------------------------------------------------------------
@@ -230,7 +243,8 @@ RULES: dict[str, Rule] = {
     "squeeze": _reshape,
     "expand_dims": _reshape,
     **dict.fromkeys(_REDUCTIONS, _reduce),
-    "jscan_quarters": _quarters,
+    "jscan_deinterleave": _deinterleave,
+    "jscan_interleave": _interleave,
     "jscan_tile_scan": _tile_scan,
     "jscan_tile_reduce": _tile_reduce,
     "jscan_fast_exp2": _instruction("ex2.approx.ftz.f32", "f"),

@@ -1,0 +1,116 @@
+"""Elements of several numbers, read and written as they lie side by side in memory.
+
+A thread has four neighbouring elements of a tile of float32. Of three numbers each they are three
+words of 16 bytes:
+
+    memory     a0 b0 c0 a1 │ b1 c1 a2 b2 │ c2 a3 b3 c3 │ ...     the thread's: one access each
+    deinterleave    a0 . . . b0 . . . c0 . . . a1 . . . ...      by places modulo four
+    interleave      a0 a1 a2 a3    b0 b1 b2 b3    c0 c1 c2 c3    leaves, a register tile each
+
+Of other dtypes as many elements are neighbours as numbers fit 16 bytes. All of this happens within
+threads: a compiler sees which register holds what, and nothing moves. A word lies apart from the
+same one of the next thread, which costs nothing where it is read, since what is beside it comes
+from a cache, and half of a sector at a time where it is written.
+
+Numbers that are read along no such words, or by all elements in common, are read one by one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jscan.kernels import language, memory
+from jscan.kernels.language import Ref
+from jscan.kernels.layout import Geometry, View
+from jscan.kernels.tile import Tile
+from jscan.kernels.words import Address
+
+
+def neighbours(dtype: np.dtype, g: Geometry) -> int:
+    """The elements of a tile whose numbers are taken together."""
+    return min(max(1, 16 // dtype.itemsize), g.length)
+
+
+def why_not(g: Geometry, dtype: np.dtype, numbers: int) -> str | None:
+    """Why a tile cannot be read or written along words; None if it can."""
+    if g.inner > 1 or g.word > 1 or g.row or g.exclusive:
+        return "it is no tile of whole elements along the axis"
+    if g.outer * g.n * numbers >= 2**31 - g.length * numbers:
+        return "places of its numbers do not fit 32 bits"
+    begins_anywhere = g.outer > 1 or g.reverse
+    if begins_anywhere and g.n * numbers * dtype.itemsize % 16:
+        return "its rows begin inside of words"
+    return None
+
+
+def load(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
+    """The leaves of the tile: of each number its parts; undefined where there is no element."""
+    if not view.strides[1]:
+        return _load_common(tile, ref, view)
+    count, numbers = neighbours(ref.dtype, tile.geometry), view.numbers
+    words = [
+        [language.deinterleave(part, count) for part in language.load_parts(ref, terms, mask=mask)]
+        for terms, mask in _words(tile, view, count)
+    ]
+    leaves = []
+    for j in range(numbers):
+        places = [divmod(numbers * e + j, count) for e in range(count)]
+        for part in range(memory.parts(ref.dtype)):
+            leaves.append(language.interleave([words[m][part][place] for m, place in places]))
+    return leaves
+
+
+def _load_common(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
+    """The same of an operand that has one element for all positions."""
+    g = tile.geometry
+    row = lax.broadcasted_iota(jnp.int32, g.edge, 0) if g.edge else jnp.int32(0)
+    terms = [*tile.row_terms(view, lambda: row), (jnp.zeros_like(row), 1)]
+    mask = tile.rows_exist(row) if g.outer % g.rows else None
+    read = [
+        part
+        for j in range(view.numbers)
+        for part in language.load_parts(ref, [*terms, (jnp.int32(j), 1)], mask=mask)
+    ]
+    return [jnp.broadcast_to(tile.along_positions(x), g.shape) for x in read]
+
+
+def store(tile: Tile, ref: Ref, numbers: int, leaves: Sequence[jax.Array]) -> None:
+    """Writes the leaves of the tile to a result of the scan's full shape, as `load` reads them."""
+    g, parts = tile.geometry, memory.parts(ref.dtype)
+    count, view = neighbours(ref.dtype, g), View((g.outer, g.n, 1), (1, g.outer), numbers)
+    kept = leaves if parts == 2 else [x.astype(ref.dtype) for x in leaves]
+    apart = [language.deinterleave(x, count) for x in kept]
+    for m, (terms, mask) in enumerate(_words(tile, view, count)):
+        places = [divmod(m * count + place, numbers) for place in range(count)]
+        word = [
+            language.interleave([apart[j * parts + part][e] for e, j in places])
+            for part in range(parts)
+        ]
+        language.store(ref, terms, word, mask=mask)
+
+
+def _words(tile: Tile, view: View, count: int) -> Iterator[tuple[Address, jax.Array | None]]:
+    """The address and the mask of the first word of each thread's elements, the second, ..."""
+    g, numbers, stride = tile.geometry, view.numbers, view.strides[1]
+    iota = functools.partial(lax.broadcasted_iota, jnp.int32, g.shape)
+    place = iota(g.axis)
+    group, within = lax.div(place, np.int32(count)), lax.rem(place, np.int32(count))
+    terms = [*tile.start(stride, 0), (group, count * numbers), (within, 1)]
+    terms += tile.row_terms(view, lambda: iota(0))
+    for m in range(numbers):
+        checks = []
+        if tile.may_end and not tile.inside:
+            first = tile.first_in_memory() * np.int32(numbers) + np.int32(m * count)
+            number = first + (group * np.int32(count * numbers) + within)
+            limit = np.int32(g.n * numbers)
+            checks.append(number >= 0 if g.reverse else number < limit)
+        if g.outer % g.rows:
+            checks.append(tile.rows_exist(iota(0)))
+        mask = functools.reduce(lax.bitwise_and, checks) if checks else None
+        yield [*terms, (jnp.int32(m), count)], mask

@@ -1,0 +1,207 @@
+"""The rules of ``elements_p``: those of ``scan_p`` on the numbers of elements, but for kernels.
+
+Kernels read and write elements as they lie. Derivatives and parts on several devices are those of
+the scan of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import ShapedArray
+from jax.extend import core
+from jax.interpreters import ad
+
+from jscan import extent
+from jscan.combine import Combine
+from jscan.derivatives import transposition
+from jscan.derivatives.tangents import Tangent, is_moving, zero_of
+from jscan.elements import apart, elements_p, leading, numbers, parted
+from jscan.rules import base
+from jscan.rules.scan import scan_in_kernels
+
+
+def elements_abstract_eval(
+    *avals: ShapedArray, combine: Combine, used: tuple[bool, ...], **_: Any
+) -> list[ShapedArray]:
+    """The used arrays at full size."""
+    shape, results, first = leading(avals), [], 0
+    dtypes = combine.result_dtypes(
+        [x.dtype for x in avals[: len(used)] for _ in range(x.shape[-1])]
+    )
+    for x, is_used in zip(avals, used, strict=False):
+        if is_used:
+            whole = (*shape, x.shape[-1])
+            results.append(x.update(shape=whole, dtype=dtypes[first], weak_type=False))
+        first += x.shape[-1]
+    return results
+
+
+def elements_in_kernels(
+    *operands: jax.Array,
+    combine: Combine,
+    axis: int,
+    reverse: bool,
+    segmented: bool,
+    started: bool,
+    used: tuple[bool, ...],
+    method: str,
+    tile: Hashable,
+    interpret: bool,
+    **_: Any,
+) -> list[jax.Array]:
+    """The scan by kernels that read and write elements as they lie, or their numbers."""
+    arrays, flags, before = parted(operands, len(used), segmented=segmented)
+    how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse, "method": method}
+    how |= {"tile": tile, "interpret": interpret}
+    flags = None if flags is None else flags[..., 0]
+    found = in_place(arrays, flags, numbers(before) if started else None, used=used, **how)
+    if found is not None:
+        return found
+    leaves = extent.at_full_size(numbers(arrays), leading(operands))
+    counts = [x.shape[-1] for x in arrays]
+    scanned = iter(
+        scan_in_kernels(
+            *(*leaves, *([] if flags is None else [flags]), *numbers(before)),
+            exclusive=False,
+            segmented=segmented,
+            started=started,
+            used=tuple(u for u, n in zip(used, counts, strict=True) for _ in range(n)),
+            **how,
+        )
+    )
+    kept = [n for is_used, n in zip(used, counts, strict=True) if is_used]
+    return [jnp.stack([next(scanned) for _ in range(n)], -1) for n in kept]
+
+
+def in_place(
+    arrays: Sequence[jax.Array],
+    flags: jax.Array | None,
+    start: Sequence[jax.Array] | None,
+    *,
+    combine: Combine,
+    axis: int,
+    reverse: bool,
+    used: Sequence[bool],
+    method: str,
+    tile: Hashable,
+    interpret: bool,
+) -> list[jax.Array] | None:
+    """The scan by kernels that read and write elements as they lie; None where none can."""
+    # Pallas takes seconds to import, and only GPU programs need it.
+    from jscan import kernels
+
+    how: dict[str, Any] = {"combine": combine, "axis": axis, "method": method, "tile": tile}
+    shape = leading([*arrays, *([] if flags is None else [flags[..., None]])])
+    full = [jax.ShapeDtypeStruct(shape, x.dtype) for x in arrays for _ in range(x.shape[-1])]
+    if kernels.why_not(full, exclusive=False, **how) is not None:
+        return None
+    how |= {"reverse": reverse, "used": used, "interpret": interpret, "start": start}
+    found = kernels.scan_elements(arrays, flags, **how)
+    return None if isinstance(found, str) else found
+
+
+def elements_batch(
+    batch: Any, operands: Sequence[jax.Array], dims: Sequence[int | None], **params: Any
+) -> tuple[list[jax.Array], list[int]]:
+    """The scans of a batch, whose dimension comes first if it was the last."""
+    moved: list[jax.Array] = []
+    places: list[int | None] = []
+    for x, d in zip(operands, dims, strict=True):
+        comes_last = d is not None and d == x.ndim - 1
+        moved.append(jnp.moveaxis(x, -1, 0) if comes_last else x)
+        places.append(0 if comes_last else d)
+    return base.batched(elements_p, batch, moved, places, **params)
+
+
+def elements_jvp(
+    primals: Sequence[jax.Array], tangents: Sequence[Tangent], **params: Any
+) -> tuple[list[jax.Array], list[Tangent]]:
+    """Results and tangents of the scan of numbers."""
+    moving = [i for i, t in enumerate(tangents) if is_moving(t)]
+    if not moving:
+        results = elements_p.bind(*primals, **params)
+        return results, [zero_of(x) for x in results]
+
+    def of_moving(*moved: jax.Array) -> list[jax.Array]:
+        there = dict(zip(moving, moved, strict=True))
+        return apart(*(there.get(i, x) for i, x in enumerate(primals)), **params)
+
+    given: list[Any] = [tangents[i] for i in moving]
+    results, found = jax.jvp(of_moving, [primals[i] for i in moving], given)
+    return results, found
+
+
+def elements_transpose(
+    cotangents: Sequence[Tangent], *operands: Any, combine: Combine, **params: Any
+) -> list[Any]:
+    """The cotangents of the scan of numbers, where that is linear in what is asked for."""
+    moving = transposition.undefined(operands)
+
+    def of_moving(*moved: jax.Array) -> list[jax.Array]:
+        there = dict(zip(moving, moved, strict=True))
+        given = [there.get(i, x) for i, x in enumerate(operands)]
+        return apart(*given, combine=combine, **params)
+
+    arrays, _, _ = parted(operands, len(params["used"]), segmented=params["segmented"])
+    dtypes = [x.aval.dtype if ad.is_undefined_primal(x) else x.dtype for x in operands]
+    first = 0
+    for i, x in enumerate(arrays):
+        dtypes[i] = combine.dtypes[first]
+        first += (x.aval if ad.is_undefined_primal(x) else x).shape[-1]
+    return transposition.transposed(of_moving, cotangents, operands, dtypes)
+
+
+def elements_dce(
+    used_outputs: Sequence[bool], *rest: Any
+) -> tuple[list[bool], core.JaxprEqn | None]:
+    """Drop results that nobody uses, then arrays that no remaining result depends on."""
+    # jax 0.12 passes which inputs are live between the two arguments it always passed.
+    eqn: core.JaxprEqn = rest[-1]
+    operands = len(eqn.invars)
+    if not any(used_outputs):
+        return [False] * operands, None
+    params, avals = dict(eqn.params), [v.aval for v in eqn.invars]
+    combine, used = params["combine"], params["used"]
+    wanted = iter(used_outputs)
+    used = tuple(is_used and next(wanted) for is_used in used)
+    owner = [i for i in range(len(used)) for _ in range(avals[i].shape[-1])]
+    kept = {i for i, is_used in enumerate(used) if is_used}
+    while True:
+        leaves = [k for k, i in enumerate(owner) if i in kept]
+        more = {owner[k] for k in combine.closure(leaves)}
+        if more == kept:
+            break
+        kept = more
+    behind = len(used) + params["segmented"]
+    live = [i in kept or len(used) <= i < behind or i - behind in kept for i in range(operands)]
+    if leading([a for a, is_live in zip(avals, live, strict=True) if is_live]) != leading(avals):
+        # The arrays kept are shared by a batch whose size only the dropped ones carry.
+        live, kept = [True] * operands, {*range(len(used))}
+        leaves = [*range(combine.num_leaves)]
+    params["used"] = tuple(is_used for i, is_used in enumerate(used) if i in kept)
+    if len(leaves) < combine.num_leaves:
+        params["combine"] = combine.restrict(leaves)
+    return live, eqn.replace(
+        invars=[v for v, is_live in zip(eqn.invars, live, strict=True) if is_live],
+        outvars=[v for v, is_used in zip(eqn.outvars, used_outputs, strict=True) if is_used],
+        params=params,
+    )
+
+
+base.register(
+    elements_p,
+    name="scan",
+    abstract_eval=elements_abstract_eval,
+    plain=apart,
+    across=apart,
+    in_kernels=elements_in_kernels,
+    divisible=lambda **_: apart,
+    batch=elements_batch,
+    jvp=elements_jvp,
+    transpose=elements_transpose,
+    dce=elements_dce,
+)
