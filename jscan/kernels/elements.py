@@ -3,22 +3,24 @@
 A thread has four neighbouring elements of a tile of float32. Of three numbers each they are three
 words of 16 bytes:
 
-    memory     a0 b0 c0 a1 │ b1 c1 a2 b2 │ c2 a3 b3 c3 │ ...     the thread's: one access each
-    deinterleave    a0 . . . b0 . . . c0 . . . a1 . . . ...      by places modulo four
-    interleave      a0 a1 a2 a3    b0 b1 b2 b3    c0 c1 c2 c3    leaves, a register tile each
+    memory          a0 b0 c0 a1 │ b1 c1 a2 b2 │ c2 a3 b3 c3 │ ...     the thread's: an access each
+    deinterleave    a0 . . . b0 . . . c0 . . . a1 . . . b1 ...        by places modulo four
+    interleave      a0 a1 a2 a3 . . .    b0 b1 b2 b3 . . .    ...     leaves, a register tile each
 
-Of other dtypes as many elements are neighbours as numbers fit 16 bytes. All of this happens within
-threads: a compiler sees which register holds what, and nothing moves. A word lies apart from the
-same one of the next thread, which costs nothing where it is read, since what is beside it comes
-from a cache, and half of a sector at a time where it is written.
+Of other dtypes as many elements are neighbours as numbers fit 16 bytes, unless a tile has fewer for
+each thread. All of this happens within threads: a compiler sees which register holds what, and
+nothing moves. A word lies apart from the same one of the next thread, which costs little where it
+is read, since what is beside it is then in a cache, and half of a sector at a time where it is
+written.
 
-Numbers that are read along no such words, or by all elements in common, are read one by one.
+What all places have in common is read number by number.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,9 +34,46 @@ from jscan.kernels.tile import Tile
 from jscan.kernels.words import Address
 
 
-def neighbours(dtype: np.dtype, g: Geometry) -> int:
-    """The elements of a tile whose numbers are taken together."""
-    return min(max(1, 16 // dtype.itemsize), g.length)
+class Words(NamedTuple):
+    """How a thread's elements are accessed.
+
+    Attributes:
+      elements: the neighbouring elements of a thread that are taken together.
+      width: how many numbers each access takes of them.
+    """
+
+    elements: int
+    width: int
+
+    @classmethod
+    def of(cls, dtype: np.dtype, numbers: int, g: Geometry) -> Words:
+        """Those of elements of so many numbers."""
+        most = max(1, 16 // dtype.itemsize)
+        elements = max(1, min(most, g.length, g.rows * g.length // g.threads))
+        width = elements
+        while 2 * width <= most and elements * numbers % (2 * width) == 0:
+            width *= 2
+        return cls(elements, width)
+
+    def addressed(self, tile: Tile, view: View) -> Iterator[tuple[Address, jax.Array | None]]:
+        """The address and the mask of the first word of each group, of the second, ..."""
+        g, numbers, (elements, width) = tile.geometry, view.numbers, self
+        shape = (*g.shape[:-1], g.length // elements * width)
+        iota = functools.partial(lax.broadcasted_iota, jnp.int32, shape)
+        place = iota(g.axis)
+        group, within = lax.div(place, np.int32(width)), lax.rem(place, np.int32(width))
+        terms = [*tile.start(view.strides[1], 0), (group, elements * numbers), (within, 1)]
+        terms += tile.row_terms(view, lambda: iota(0))
+        for m in range(elements * numbers // width):
+            checks = []
+            if tile.may_end and not tile.inside:
+                first = tile.first_in_memory() * np.int32(numbers) + np.int32(m * width)
+                number = first + (group * np.int32(elements * numbers) + within)
+                checks.append(number >= 0 if g.reverse else number < np.int32(g.n * numbers))
+            if g.outer % g.rows:
+                checks.append(tile.rows_exist(iota(0)))
+            mask = functools.reduce(lax.bitwise_and, checks) if checks else None
+            yield [*terms, (jnp.int32(m), width)], mask
 
 
 def why_not(g: Geometry, dtype: np.dtype, numbers: int) -> str | None:
@@ -53,16 +92,19 @@ def load(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
     """The leaves of the tile: of each number its parts; undefined where there is no element."""
     if not view.strides[1]:
         return _load_common(tile, ref, view)
-    count, numbers = neighbours(ref.dtype, tile.geometry), view.numbers
-    words = [
-        [language.deinterleave(part, count) for part in language.load_parts(ref, terms, mask=mask)]
-        for terms, mask in _words(tile, view, count)
+    numbers, parts = view.numbers, range(memory.parts(ref.dtype))
+    words = Words.of(ref.dtype, numbers, tile.geometry)
+    read = [
+        [
+            language.deinterleave(part, words.width)
+            for part in language.load_parts(ref, at, mask=mask)
+        ]
+        for at, mask in words.addressed(tile, view)
     ]
     leaves = []
     for j in range(numbers):
-        places = [divmod(numbers * e + j, count) for e in range(count)]
-        for part in range(memory.parts(ref.dtype)):
-            leaves.append(language.interleave([words[m][part][place] for m, place in places]))
+        places = [divmod(numbers * e + j, words.width) for e in range(words.elements)]
+        leaves += [language.interleave([read[m][part][w] for m, w in places]) for part in parts]
     return leaves
 
 
@@ -83,34 +125,14 @@ def _load_common(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
 def store(tile: Tile, ref: Ref, numbers: int, leaves: Sequence[jax.Array]) -> None:
     """Writes the leaves of the tile to a result of the scan's full shape, as `load` reads them."""
     g, parts = tile.geometry, memory.parts(ref.dtype)
-    count, view = neighbours(ref.dtype, g), View((g.outer, g.n, 1), (1, g.outer), numbers)
+    view = View((g.outer, g.n, 1), (1, g.outer), numbers)
+    words = Words.of(ref.dtype, numbers, g)
     kept = leaves if parts == 2 else [x.astype(ref.dtype) for x in leaves]
-    apart = [language.deinterleave(x, count) for x in kept]
-    for m, (terms, mask) in enumerate(_words(tile, view, count)):
-        places = [divmod(m * count + place, numbers) for place in range(count)]
+    apart = [language.deinterleave(x, words.elements) for x in kept]
+    for m, (at, mask) in enumerate(words.addressed(tile, view)):
+        places = [divmod(m * words.width + w, numbers) for w in range(words.width)]
         word = [
             language.interleave([apart[j * parts + part][e] for e, j in places])
             for part in range(parts)
         ]
-        language.store(ref, terms, word, mask=mask)
-
-
-def _words(tile: Tile, view: View, count: int) -> Iterator[tuple[Address, jax.Array | None]]:
-    """The address and the mask of the first word of each thread's elements, the second, ..."""
-    g, numbers, stride = tile.geometry, view.numbers, view.strides[1]
-    iota = functools.partial(lax.broadcasted_iota, jnp.int32, g.shape)
-    place = iota(g.axis)
-    group, within = lax.div(place, np.int32(count)), lax.rem(place, np.int32(count))
-    terms = [*tile.start(stride, 0), (group, count * numbers), (within, 1)]
-    terms += tile.row_terms(view, lambda: iota(0))
-    for m in range(numbers):
-        checks = []
-        if tile.may_end and not tile.inside:
-            first = tile.first_in_memory() * np.int32(numbers) + np.int32(m * count)
-            number = first + (group * np.int32(count * numbers) + within)
-            limit = np.int32(g.n * numbers)
-            checks.append(number >= 0 if g.reverse else number < limit)
-        if g.outer % g.rows:
-            checks.append(tile.rows_exist(iota(0)))
-        mask = functools.reduce(lax.bitwise_and, checks) if checks else None
-        yield [*terms, (jnp.int32(m), count)], mask
+        language.store(ref, at, word, mask=mask)

@@ -143,12 +143,12 @@ def deinterleave(x: jax.Array, count: int) -> list[jax.Array]:
 
     Where a thread holds as many neighbours, as it does of 16 bytes, this costs no instruction.
     """
-    return deinterleave_p.bind(x, count=count)
+    return deinterleave_p.bind(x, count=count) if count > 1 else [x]
 
 
 def interleave(parts: Sequence[jax.Array]) -> jax.Array:
     """The inverse of `deinterleave`."""
-    return interleave_p.bind(*parts)
+    return interleave_p.bind(*parts) if len(parts) > 1 else parts[0]
 
 
 def nan_max(x: jax.Array, y: jax.Array) -> jax.Array:

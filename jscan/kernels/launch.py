@@ -79,6 +79,7 @@ class Cut:
             row=row,
             together=tuned.together,
             mirrored=mirrored and reverse and tuned.lanes > 1 and not tuned.chunk,
+            threads=32 * tuned.warps,
         )
         # A thread takes one lane, or the lanes that 4 bytes hold: no access should have fewer.
         together = max(tuned.together, 4 // max(widths))

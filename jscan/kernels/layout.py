@@ -97,6 +97,7 @@ class Geometry:
     together: int = 1  # neighbouring lanes that a thread takes at once
     mirrored: bool = False  # whether a tile of a reversed scan is held in scan order
     row: int = 0  # elements of each row, where the axis is rows one behind the other; else 0
+    threads: int = 32  # of a program
 
     @property
     def tiles(self) -> int:
