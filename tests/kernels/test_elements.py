@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -251,12 +252,22 @@ def products(x: Any, flags: Any = None, **how: Any) -> Any:
     return jscan.associative_scan(jnp.matmul, x, segments=flags, **how)
 
 
+def connected(a: Any, b: Any) -> Any:
+    """The product of matrices of which is joined to which."""
+    return jnp.any(a[..., :, :, None] & b[..., None, :, :], -2)
+
+
 N = 2**16
 LOWERED = {
     **{f"{k} x {k}": (products, of_arrays((N, k, k))) for k in (2, 3, 4)},
     "odd length": (products, of_arrays((N + 3, 3, 3))),
     "reversed": (lambda x: products(x, reverse=True), of_arrays((N, 3, 3))),
     "segments": (products, [*of_arrays((N, 2, 2)), jax.ShapeDtypeStruct((N,), jnp.bool_)]),
+    "booleans": (
+        functools.partial(jscan.associative_scan, connected),
+        [jax.ShapeDtypeStruct((N, 2, 2), jnp.bool_)],
+    ),
+    "float64": (products, [jax.ShapeDtypeStruct((N, 2, 2), jnp.float64)]),
     "rows": (lambda x: products(x, axis=1), of_arrays((64, 1024, 2, 2))),
     "a batch": (jax.vmap(products), of_arrays((64, 1024, 2, 2))),
     "a recurrence": (jscan.matrix_recurrence, of_arrays((N, 4, 4), (N, 4))),
@@ -271,7 +282,9 @@ LOWERED = {
 @pytest.mark.parametrize("name", LOWERED)
 def test_xla_moves_nothing_around_kernels(name):
     function, operands = LOWERED[name]
-    found = set(re.findall(r"stablehlo\.(\w+)", cuda_program(function, *operands)))
+    with jax.enable_x64(True):
+        program = cuda_program(functools.partial(function), *operands)
+    found = set(re.findall(r"= \"?stablehlo\.(\w+)", program))
     assert "custom_call" in found
     assert found <= {"custom_call", "reshape", "constant", "broadcast_in_dim"}
 

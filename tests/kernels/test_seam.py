@@ -198,6 +198,7 @@ def calls():
     """Calls that launch every kernel there is."""
     for method in STRATEGIES:
         yield from ((f"{method}, {name}", fn, arrays) for name, fn, arrays in scans(method))
+    yield "matrices", lambda x: jscan.associative_scan(jnp.matmul, x), [((N, 2, 2), F32)]
     yield "rows", lambda x, f: jscan.cumsum(x, segments=f), [((512,), F32), ((512,), U8)]
     yield "wide words", lambda x: jscan.cumsum(x), [((N,), jnp.float64)]
     yield "tangents", total(jscan.linear_recurrence), [((N,), F32), ((N,), F32)]

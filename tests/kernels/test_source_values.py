@@ -284,6 +284,19 @@ def test_scans_of_every_strategy(method, dtype):
 
 
 @pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize("length", [16, 128])
+def test_matrices_are_read_as_they_lie(length):
+    """Of one number a word, and of four."""
+    x = np.random.default_rng(5).integers(-3, 4, (300, 2, 2)).astype(np.int32)
+    with primitives.tiled(tuning.Tuning(length=length, lanes=1, warps=1, window=4)):
+        found = jscan.associative_scan(jnp.matmul, x, method="lookback")
+    want = x.copy()
+    for t in range(1, len(x)):
+        want[t] = want[t - 1] @ x[t]
+    np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.usefixtures("interpreter")
 def test_sums_in_pairs_are_rounded_once():
     x = np.asarray([0.1, 1e6, -1e6, 3e-5] * 16, np.float32)
     right = np.cumsum(x.astype(np.float64)).astype(np.float32)
