@@ -72,13 +72,14 @@ def scan_elements(
         method=method,
     )
     read = [
-        (x.dtype, view.numbers)
+        (np.dtype(x.dtype), view.numbers)
         for x, view in zip(arrays, cut.views, strict=False)
         if view.strides[1]
     ]
-    written = [pair for *pair, is_used in zip(results, counts, used, strict=True) if is_used]
+    each = zip(results, counts, used, strict=True)
+    written = [(dtype, count) for dtype, count, is_used in each if is_used]
     for dtype, count in [*read, *written]:
-        reason = elements.why_not(cut.geometry, np.dtype(dtype), count) if count > 1 else None
+        reason = elements.why_not(cut.geometry, dtype, count) if count > 1 else None
         if reason is not None:
             return reason
     described = scanning.described_as(

@@ -164,7 +164,8 @@ def elements_dce(
     operands = len(eqn.invars)
     if not any(used_outputs):
         return [False] * operands, None
-    params, avals = dict(eqn.params), [v.aval for v in eqn.invars]
+    params = dict(eqn.params)
+    avals: list[Any] = [v.aval for v in eqn.invars]
     combine, used = params["combine"], params["used"]
     wanted = iter(used_outputs)
     used = tuple(is_used and next(wanted) for is_used in used)

@@ -64,9 +64,9 @@ def matrix_in_kernels(
             f"those of {LARGEST} x {LARGEST} do"
         )
     held, _, *flags = operands
-    how: dict[str, Any] = {"axis": axis, "reverse": reverse, "method": method, "tile": tile}
-    how |= {"combine": matrices.operator(stored, size, accumulation_dtype(terms.dtype))}
-    how["interpret"] = interpret
+    operator = matrices.operator(stored, size, accumulation_dtype(terms.dtype))
+    how: dict[str, Any] = {"combine": operator, "axis": axis, "reverse": reverse}
+    how |= {"method": method, "tile": tile, "interpret": interpret}
     found = in_place(
         [held.reshape(*held.shape[:-2], -1), terms[..., 0]],
         flags[0][..., 0, 0] if flags else None,

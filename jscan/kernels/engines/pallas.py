@@ -102,7 +102,7 @@ def _tile_reduce(ctx: Context, leaf: Value, *, jaxpr: core.ClosedJaxpr, axis: in
 
 
 def _deinterleave(ctx: Context, x: Value, *, count: int) -> list[Value]:
-    return interleaving.apart(*_values(ctx, [x]), ctx.avals_in[0].shape, count)
+    return interleaving.apart(_values(ctx, [x])[0], ctx.avals_in[0].shape, count)
 
 
 def _interleave(ctx: Context, *operands: Value) -> Value:
