@@ -18,7 +18,9 @@ def apart(x: Value, shape: tuple[int, ...], count: int) -> list[Value]:
     """The elements at places 0, 1, ... modulo ``count`` along the last dimension."""
     bits = count.bit_length() - 1
     by_bits = (*shape[:-1], shape[-1] // count, *[2] * bits)
-    parts = [tt.reshape(ir.RankedTensorType.get(by_bits, triton._element_type(x.type)), x)]
+    parts: list[Value] = [
+        tt.reshape(ir.RankedTensorType.get(by_bits, triton._element_type(x.type)), x)
+    ]
     for _ in range(bits):
         pairs = [tt.split(part) for part in parts]
         parts = [part for side in zip(*pairs, strict=True) for part in side]
