@@ -184,6 +184,14 @@ def _blocks() -> Iterator[Call]:
         operands = ((2**22, k, k), "float32"), ((2**22, k), "float32")
         yield _call("matrix_recurrence", jscan.matrix_recurrence, *operands)
 
+    def segmented(x: jax.Array, flags: jax.Array) -> Any:
+        return jscan.associative_scan(jnp.matmul, x, segments=flags, reverse=True)
+
+    for dtype in ("bfloat16", "complex64"):
+        yield _call("scan of products", products, ((2**22, 2, 2), dtype))
+    flags: Operand = ((2**22,), "bool")
+    yield _call("segmented scan of products reverse", segmented, ((2**22, 3, 3), "float32"), flags)
+
 
 def _across_devices() -> Iterator[Call]:
     """An axis that goes on across two devices: what is open at a part's end, scans with a start."""

@@ -53,6 +53,8 @@ def scan_elements(
     full = extent.full_shape([*numbers_of(arrays), *beside])
     if 0 in full or full[axis] == 1:
         return "there is nothing to launch"
+    if all(x.shape[-1] == 1 for x in arrays):
+        return "its elements are numbers"
     if any(x.dtype == np.complex128 for x in arrays):
         return "complex128 is read as two arrays"
     if extent.full_shape(numbers_of(arrays)) != full:
