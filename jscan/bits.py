@@ -32,14 +32,24 @@ class Bounds(NamedTuple):
     bounds: jax.Array
 
 
+class Runs(NamedTuple):
+    """Head flags by ids: a segment begins where one differs from that before it."""
+
+    ids: jax.Array
+
+
 Added: TypeAlias = Callable[[jax.Array, jax.Array, int], jax.Array]
 """From bits and the words that they are in, both along the last axis, to so many words."""
 
-Marks: TypeAlias = jax.Array | Packed | Bounds
+Marks: TypeAlias = jax.Array | Packed | Bounds | Runs
 """Head flags in a form that ``scan_p`` takes."""
 
 
-FORMS: dict[str, type[Packed | Bounds]] = {"bits": Packed, "offsets": Bounds}
+FORMS: dict[str, type[Packed | Bounds | Runs]] = {
+    "bits": Packed,
+    "offsets": Bounds,
+    "runs": Runs,
+}
 """What ``scan_p`` calls the forms that are not flags."""
 
 

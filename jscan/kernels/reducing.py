@@ -14,7 +14,7 @@ from jax import lax
 from jax.extend import core
 
 from jscan.combine import Combine
-from jscan.kernels import absent, by_rows, fill, joining, keys, launch, partials, tuning
+from jscan.kernels import absent, by_rows, fill, flagging, joining, keys, launch, partials, tuning
 from jscan.kernels.addresses import WIDE
 from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
@@ -85,7 +85,8 @@ def reduce(
     cut = launch.Cut(launch.readable(leaves), full, axis, tuned)
     result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
     real_results = tuple(real for d in results for real in real_dtypes(d))
-    described, told = _keys(descriptor, full, axis, kind, num_segments, tuned.length)
+    cut_by = num_segments, tuned.length
+    described, told = _keys(descriptor, full, axis, kind, *cut_by, interpret=interpret)
     order_view = None
     if order is not None:
         flat, order_view = launch.view(order, full, axis)
@@ -167,6 +168,8 @@ def _keys(
     kind: str,
     num_segments: int,
     length: int,
+    *,
+    interpret: bool,
 ) -> tuple[list[jax.Array], Keys]:
     """The kernel's operands that describe segments, and how it reads keys from them."""
     if descriptor is None:
@@ -174,7 +177,7 @@ def _keys(
     # Ids beyond the signed range are dropped as negative ones are.
     descriptor = launch.signed(launch.whole_bytes(descriptor))
     if kind == "flags":
-        descriptor = launch.one_byte(descriptor)
+        descriptor = flagging.one_byte(descriptor, interpret=interpret)
     if kind == "offsets":
         bounds = descriptor.shape[axis]
         flat, view = launch.view(descriptor, (*full[:axis], bounds, *full[axis + 1 :]), axis)
