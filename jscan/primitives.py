@@ -119,8 +119,9 @@ rank_p = _primitive("jscan_rank")
 
 Operands: the marks and, for "order", how many elements of each row are unmarked, in the marks'
 shape with 1 along the axis.
-Result: int32, ``size`` long along the ``axis``. ``emit`` says what it holds:
+Result: int32, ``size`` long along the ``axis``; of "heads" bool. ``emit`` says what it holds:
 
+    heads     whether each element is marked
     before    how many marked elements come before each element (behind it, if ``reverse``)
     number    how many marked elements there are up to each element, less one
     places    the places of the marked elements, in order, then n
