@@ -127,15 +127,19 @@ def unpacked(words: jax.Array, *, axis: int, n: int, interpret: bool) -> jax.Arr
     """The flags of ``n`` elements along ``axis``, as booleans, from words of their bits."""
     shape = (*words.shape[:axis], n, *words.shape[axis + 1 :])
     size, width = math.prod(shape), bits.width(words.dtype)
-    # Other rows begin inside of words of flags.
-    fits = _is_flat(shape, axis) and (n % width == 0 or size == n)
-    if not fits or not suits(size):
+    if not _is_flat(shape, axis) or not suits(size):
         return bits.unpacked(words, axis=axis, n=n)
     geometry = _geometry(size, 1)
+    # Where a row begins inside of a word's elements, each of these is looked up.
+    whole = n % width == 0 or size == n
 
     def kernel(program: jax.Array, refs: Sequence[Ref]) -> None:
         given, result = refs
-        _by_ends(geometry, program, functools.partial(_spread, given, result, width))
+        if whole:
+            work = functools.partial(_spread, given, result, width)
+        else:
+            work = functools.partial(_looked_up, given, result, width, n)
+        _by_ends(geometry, program, work)
 
     return _launched(kernel, words, size, np.dtype(np.bool_), geometry, interpret).reshape(shape)
 
@@ -326,6 +330,23 @@ def _spread(given: Ref, result: Ref, width: int, tile: Tile, *, ends: bool) -> N
         return
     bit = [lax.shift_right_logical(four, jnp.full(four.shape, p, jnp.int32)) for p in range(4)]
     _store_bytes(tile, result, [x & np.int32(1) for x in bit], ends=True)
+
+
+def _looked_up(given: Ref, result: Ref, width: int, n: int, tile: Tile, *, ends: bool) -> None:
+    """Writes a byte for each bit of rows of ``n``, each of which begins with a word."""
+    count, size = bits.count(n, np.dtype(f"uint{width}")), np.int32(tile.geometry.n)
+    every = lax.broadcasted_iota(jnp.int32, (tile.geometry.length // 4,), 0) * np.int32(4)
+    marks = []
+    for place in range(4):
+        index = tile.first_in_memory() + np.int32(place) + every
+        row = lax.div(index, np.int32(n))
+        within = index - row * np.int32(n)
+        number = lax.shift_right_logical(within, np.int32(width.bit_length() - 1))
+        number = number + row * np.int32(count)
+        word = language.load(given, [(number, 1)], mask=index < size if ends else None)
+        bit = within & np.int32(width - 1)
+        marks.append(lax.shift_right_logical(word.astype(jnp.int32), bit) & np.int32(1))
+    _store_bytes(tile, result, marks, ends=ends)
 
 
 def _up(x: jax.Array, by: int) -> jax.Array:

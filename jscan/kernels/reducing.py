@@ -55,13 +55,15 @@ def reduce(
     kind: str,
     num_segments: int,
     method: str,
+    shift: int = 0,
     exact: bool = False,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
     """Reduces ``leaves`` along ``axis``, which is ``num_segments`` long in the results.
 
-    Where it is to be ``exact``, results have the dtypes in which leaves are combined.
+    Where it is to be ``exact``, results have the dtypes in which leaves are combined. Ids may
+    differ in a segment by ``shift`` low bits.
 
     They are read in an ``order``, if there is one: the descriptor's is that of the places in it,
     and leaves have places in 32 bits. Where elements are `Made`, the leaves are what lies in place.
@@ -87,6 +89,7 @@ def reduce(
     real_results = tuple(real for d in results for real in real_dtypes(d))
     cut_by = num_segments, tuned.length
     described, told = _keys(descriptor, full, axis, kind, *cut_by, interpret=interpret)
+    told = dataclasses.replace(told, shift=shift)
     order_view = None
     if order is not None:
         flat, order_view = launch.view(order, full, axis)

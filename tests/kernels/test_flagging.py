@@ -81,19 +81,18 @@ def test_wide_flags(strategy, dtype, shape):
 
 @pytest.mark.product
 @pytest.mark.parametrize(
-    ("shape", "fits"),
-    [((1,), 1), ((33,), 1), ((4096,), 1), ((9001,), 1), ((3, 64), 1), ((1, 4100), 1), ((3, 70), 0)],
+    "shape", [(1,), (33,), (4096,), (9001,), (3, 64), (1, 4100), (3, 70), (4, 1027)], ids=str
 )
 @pytest.mark.parametrize("word", ["uint8", "uint32"])
 @by_kernel
-def test_words_are_unpacked(strategy, word, shape, fits):
+def test_words_are_unpacked(strategy, word, shape):
     flags = np.random.default_rng(1).random(shape) < 0.3
     words = bits.packed(jnp.asarray(flags), np.dtype(word))
     how = {"axis": len(shape) - 1, "n": shape[-1], "interpret": strategy.interpreted}
     with strategy.active():
         run = jax.jit(lambda words: flagging.unpacked(words, **how))
         np.testing.assert_array_equal(run(words), flags)
-        assert ("jscan_flags" in str(jax.make_jaxpr(run)(words))) == bool(fits)
+        assert "jscan_flags" in str(jax.make_jaxpr(run)(words))
 
 
 @pytest.mark.product

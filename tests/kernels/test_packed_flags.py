@@ -140,6 +140,23 @@ def test_bounds_become_words(build):
     assert set(re.findall(rf"tensor<{n}x(\w+)>", unpacked)) <= {"ui32", "i1"}
 
 
+def test_bits_of_many_bounds_are_made_as_these_are_read():
+    """The reduction reads the bounds alone: nothing of their number is made of them before."""
+    count = 2**20
+
+    def sums(x, offsets):
+        return jscan.cumsum(x, segments=Segments.from_offsets(offsets, 2**22))
+
+    operands = (
+        jax.ShapeDtypeStruct((2**22,), jnp.float32),
+        jax.ShapeDtypeStruct((count,), "int32"),
+    )
+    program = cuda_program(sums, *operands)
+    assert "stablehlo.scatter" not in program
+    for made in ("compare", "select", "shift_left", "remainder", "pad"):
+        assert f"stablehlo.{made}" not in program
+
+
 @pytest.mark.product
 @pytest.mark.parametrize("least", [0, marking.LEAST])
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 200])
