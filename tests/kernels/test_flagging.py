@@ -199,8 +199,14 @@ def test_flags_of_ids_and_derivatives_are_found_by_a_kernel():
             ),
             [((2**20,), "float32"), ((2**15,), "uint32")],
         ),
+        (
+            lambda x, w: jscan.linear_recurrence(
+                x, x, jnp.float32(1), segments=Segments.from_packed(w, 2**20 - 7)
+            ),
+            [((2**20 - 7,), "float32"), ((2**17,), "uint8")],
+        ),
     ],
-    ids=["mask", "flags", "bits"],
+    ids=["mask", "flags", "bits", "bits from h0"],
 )
 def test_wide_flags_and_bits_become_bytes_in_a_kernel(call, operands):
     launches, _ = operands_of_kernels(call, *operands)

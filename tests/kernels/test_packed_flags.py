@@ -235,6 +235,29 @@ def test_derivatives_are_those_of_flags(form, started, fn):
     jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-12), found, expected)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("form", ["uint8", "uint32", "ids", "offsets"])
+def test_recurrences_begin_with_h0_beside_any_segments(form, reverse):
+    flags = np.array(head_flags((2, 70), share=0.2))[0]
+    a, b, h0 = np.random.default_rng(0).normal(size=(3, 70))
+    by_flags = Segments.from_flags(flags)
+    of_form = {
+        "ids": lambda: Segments.from_ids(by_flags.ids),
+        "offsets": lambda: Segments.from_offsets(by_flags.offsets(), 70),
+    }
+    segments = of_form[form]() if form in of_form else packed(flags, form)
+
+    def slopes(a, b, h0, segments):
+        def total(*given):
+            h = jscan.linear_recurrence(*given, reverse=reverse, segments=segments)
+            return jnp.sum(jnp.sin(h))
+
+        return jax.value_and_grad(total, (0, 1, 2))(a, b, h0)
+
+    found, expected = (jax.jit(slopes)(a, b, h0[0], s) for s in (segments, by_flags))
+    jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-12), found, expected)
+
+
 def test_a_sum_from_a_start_is_transposed_by_bits():
     flags = np.array(head_flags((35,), share=0.2))
     flags[0] = False
