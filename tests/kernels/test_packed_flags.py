@@ -223,11 +223,11 @@ def test_derivatives_are_those_of_flags(form, started, fn):
     flags[0] = flags[0] or form == "ids"
     by_flags = Segments.from_flags(flags)
     segments = Segments.from_ids(by_flags.ids) if form == "ids" else packed(flags, "uint8")
-    how = {"init": np.float64(0.5)} if started else {}
+    init = np.float64(0.5) if started else None
     x = np.random.default_rng(0).normal(size=35)
 
     def total(x, segments):
-        y = jscan.associative_scan(fn, x, segments=segments, **how)
+        y = jscan.associative_scan(fn, x, segments=segments, init=init)
         return jnp.sum(jnp.sin(y) * jnp.arange(35.0))
 
     slope = jax.jit(jax.value_and_grad(total))
