@@ -9,7 +9,6 @@ What the last word has behind the end of the axis counts for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -32,14 +31,21 @@ class Bounds(NamedTuple):
     bounds: jax.Array
 
 
-Added: TypeAlias = Callable[[jax.Array, jax.Array, int], jax.Array]
-"""From bits and the words that they are in, both along the last axis, to so many words."""
+class Runs(NamedTuple):
+    """Head flags by ids: a segment begins where one differs from that before it."""
 
-Marks: TypeAlias = jax.Array | Packed | Bounds
+    ids: jax.Array
+
+
+Marks: TypeAlias = jax.Array | Packed | Bounds | Runs
 """Head flags in a form that ``scan_p`` takes."""
 
 
-FORMS: dict[str, type[Packed | Bounds]] = {"bits": Packed, "offsets": Bounds}
+FORMS: dict[str, type[Packed | Bounds | Runs]] = {
+    "bits": Packed,
+    "offsets": Bounds,
+    "runs": Runs,
+}
 """What ``scan_p`` calls the forms that are not flags."""
 
 
@@ -70,10 +76,10 @@ def unpacked(words: jax.Array, *, axis: int, n: int) -> jax.Array:
     return lax.slice_in_dim(found.reshape(whole), 0, n, axis=axis) != 0
 
 
-def of_bounds(bounds: jax.Array, *, axis: int, n: int, added: Added | None = None) -> jax.Array:
+def of_bounds(bounds: jax.Array, *, axis: int, n: int) -> jax.Array:
     """The words (uint32) of ``n`` elements by where segments begin along ``axis``, in int32.
 
-    Bits of a word are ``added``, by a scatter if by nothing else; of them none comes twice.
+    Bits of a word are added by a scatter; of them none comes twice.
     """
     size = width(np.dtype(np.uint32))
     words = count(n, np.dtype(np.uint32))
@@ -84,7 +90,7 @@ def of_bounds(bounds: jax.Array, *, axis: int, n: int, added: Added | None = Non
     place = jnp.minimum(rows, n - 1)
     bit = lax.shift_left(np.uint32(1), lax.rem(place, np.int32(size)).astype(jnp.uint32))
     bit = jnp.where(begins, bit, np.uint32(0))
-    found = (added or _scattered)(bit, lax.div(place, np.int32(size)), words)
+    found = _scattered(bit, lax.div(place, np.int32(size)), words)
     return jnp.moveaxis(found, -1, axis)
 
 

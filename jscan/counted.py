@@ -12,14 +12,14 @@ import numpy as np
 
 from jscan import bits, meshes
 from jscan.eager import compiled, elements
-from jscan.heads import as_bool, changes, is_first
-from jscan.ranks import rank
+from jscan.heads import as_bool, is_first
+from jscan.ranks import heads_of_runs, rank
 
 
 @compiled(elements)
 def heads_of_ids(ids: jax.Array) -> jax.Array:
     """Head flags of runs of equal ids."""
-    return meshes.automatically(lambda ids: changes(ids, axis=ids.ndim - 1), ids, like=[ids])
+    return heads_of_runs(ids, axis=ids.ndim - 1)
 
 
 @compiled(elements, int)

@@ -19,7 +19,7 @@ from jscan.arguments import descriptors
 from jscan.arguments.arrays import Array
 from jscan.arguments.descriptors import is_known
 from jscan.eager import is_untraced, placed
-from jscan.ranks import locate
+from jscan.ranks import heads_of_runs, locate
 from jscan.remembered import Remembered
 
 NOT_GIVEN: Any = object()
@@ -143,15 +143,18 @@ def head_flags(segments: Described) -> jax.Array:
     return jnp.asarray(segments._flags)
 
 
-def marks_of(segments: Described) -> bits.Marks:
+def marks_of(segments: Described, *, in_place: bool) -> bits.Marks:
     """Head flags in the form in which ``scan_p`` reads them: as given, unless they were found.
 
-    Bounds are read by programs alone: outside of one it would be compiled for their number.
+    Bounds are read by programs alone: outside of one it would be compiled for their number. Ids
+    are where they are ``in_place``: flags are narrower to move.
     """
     if segments._form == "bits":
         return bits.Packed(segments._on_device)
-    if segments._counted or segments._has_flags or is_untraced():
+    if segments._form == "flags" or segments._has_flags or is_untraced():
         return head_flags(segments)
+    if segments._form == "ids":
+        return bits.Runs(jnp.asarray(segments._array)) if in_place else head_flags(segments)
     return bits.Bounds(jnp.asarray(segments._array))
 
 
@@ -162,6 +165,8 @@ def flags_of(marks: bits.Marks | None, *, axis: int, n: int) -> jax.Array | None
     if isinstance(marks, bits.Bounds):
         found = locate(jnp.moveaxis(marks.bounds, axis, -1), n=n, emit="flags")
         return jnp.moveaxis(found, -1, axis)
+    if isinstance(marks, bits.Runs):
+        return heads_of_runs(marks.ids, axis=axis)
     return marks
 
 

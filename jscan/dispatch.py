@@ -102,10 +102,7 @@ def scan(call: Call, *, reverse: bool, exclusive: bool) -> list[jax.Array]:
         if not isinstance(found, str):
             return found
         call = dataclasses.replace(call, whole=found)
-    marks: Marks | None = None
-    if division is not None:
-        # Where a scan has a start, packed flags are unpacked: it asks for the first one.
-        marks = division.marks() if call.init is None else division.flags()
+    marks = None if division is None else division.marks()
     return _scan(call, traced, marks, reverse=reverse, starts_with=starts_with)
 
 

@@ -106,7 +106,8 @@ class Division:
         """Head flags in the form in which ``scan_p`` reads them."""
         # Bounds of a lone element are longer than its axis.
         if isinstance(self.segments, Segments) and not self.axis_name and self.length > 1:
-            marks: Marks = jax.tree.map(self._beside, marks_of(self.segments))
+            given = marks_of(self.segments, in_place=self.axis >= len(shape_of(self.segments)) - 1)
+            marks: Marks = jax.tree.map(self._beside, given)
             return marks
         return self.flags()
 

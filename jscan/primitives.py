@@ -55,7 +55,8 @@ Parameters:
     reverse     whether the scan runs from the end
     exclusive   whether results hold what comes before their elements
     segmented   whether there are head flags
-    kind        of these: "flags"; or "bits", in words, or "offsets", with an axis of their own
+    kind        of these: "flags"; "runs", of ids; "bits", in words, or "offsets", both of which
+                have an axis of their own
     used        for each leaf, whether its result is wanted
     method      "auto", "xla" or the name of a strategy
     compact     whether it may take longer on a CPU to keep little besides its results
@@ -118,8 +119,9 @@ rank_p = _primitive("jscan_rank")
 
 Operands: the marks and, for "order", how many elements of each row are unmarked, in the marks'
 shape with 1 along the axis.
-Result: int32, ``size`` long along the ``axis``. ``emit`` says what it holds:
+Result: int32, ``size`` long along the ``axis``; of "heads" bool. ``emit`` says what it holds:
 
+    heads     whether each element is marked
     before    how many marked elements come before each element (behind it, if ``reverse``)
     number    how many marked elements there are up to each element, less one
     places    the places of the marked elements, in order, then n

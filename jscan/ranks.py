@@ -42,6 +42,13 @@ def rank(
     return meshes.automatically(run, marks, like=[marks], dimensions=dimensions)
 
 
+def heads_of_runs(ids: jax.Array, *, axis: int) -> jax.Array:
+    """Head flags of runs of equal ids along ``axis``, as booleans."""
+    if ids.shape[axis] < extent.FAR:
+        return rank(ids, axis=axis, source="runs", emit="heads")
+    return meshes.automatically(lambda ids: heads.changes(ids, axis=axis), ids, like=[ids])
+
+
 def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.Array:
     operands = [marks]
     if emit == "order":

@@ -17,8 +17,9 @@ from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.identity import in_row
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
-from jscan.bits import Marks
-from jscan.division import flags_along, marks_along, of_scan
+from jscan.bits import Marks, Packed
+from jscan.described import flags_of
+from jscan.division import marks_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
 from jscan.starts import Start, first_of, with_first
 
@@ -140,13 +141,9 @@ def _linear_recurrence(
     names = as_axis_name(caller, axis_name)
     combine = dispatch.combine_once(operators.affine, (dtype, dtype))
     before = _start(caller, start[0], shape, axis, combine.dtypes) if start else None
-    along = caller, segments, [offset], axis, names
-    marks: Marks | None
-    if before is None:
-        marks = marks_along(*along)
-    else:
-        flags = flags_along(*along)
-        marks = flags if flags is None or reverse else _without_first(flags, axis, names)
+    marks = marks_along(caller, segments, [offset], axis, names)
+    if before is not None and marks is not None and not reverse:
+        marks = _without_first(marks, axis, shape[axis], names)
     _, result = primitives.scan(
         [slope, offset],
         marks,
@@ -179,8 +176,14 @@ def _start(
     return Start([lax.full(whole, 1, slope), in_row(h0.astype(state), len(shape), axis)])
 
 
-def _without_first(flags: jax.Array, axis: int, axis_name: tuple[str, ...]) -> jax.Array:
+def _without_first(marks: Marks, axis: int, n: int, axis_name: tuple[str, ...]) -> Marks:
     """Head flags without that of the first element, before which ``h0`` stands in any case."""
+    if isinstance(marks, Packed):
+        first = first_of(marks.words, axis=axis, reverse=False)
+        others = lax.bitwise_and(first, lax.full_like(first, np.iinfo(first.dtype).max - 1))
+        return Packed(with_first(marks.words, others, axis=axis, reverse=False))
+    flags = flags_of(marks, axis=axis, n=n)
+    assert flags is not None
     first = first_of(flags, axis=axis, reverse=False)
     none = jnp.zeros_like(first)
     if axis_name:

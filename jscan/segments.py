@@ -40,7 +40,9 @@ class Segments(Described):
     compiled for them, and they may be kept and used in another trace. The head flags of lengths and
     offsets are found where they are first used: once in each trace (a loop's body is one), or once
     for all of them where the segments are passed in. On a GPU a scan by traced lengths or offsets
-    reads words of bits instead, for which n / 8 bytes are filled and the heads scattered.
+    reads words of bits instead, for which n / 8 bytes are filled and the heads scattered. By ids of
+    2^16 elements and more, a kernel reads these once and writes such words, or flags of a byte
+    where the scan cannot read words.
 
     Segments are equal where they divide axes of one length at the same places into segments of the
     same numbers, the empty ones included, whatever they were built from. Like arrays they have no

@@ -243,6 +243,12 @@ def words_of_heads(n: int, density: float) -> Arrays:
     return (Segments.from_flags(flags).packed(),)
 
 
+def ids_of_runs(shape: Shape, dtype: DTypeLike, mean: int) -> Arrays:
+    """Ids of runs along the last axis, of so many elements on average; numbers wrap."""
+    heads = (draw(16, shape, mean) == 0).astype(jnp.int32)
+    return (jnp.cumsum(heads, len(shape) - 1).astype(dtype),)
+
+
 def flagged_reflections(n: int, density: jax.Array) -> Arrays:
     """Slopes -1 and 1, offsets -1, 0 and 1, and heads of a density."""
     return *reflections((n,)), _flags((n,), jnp.uint8, density)

@@ -46,6 +46,17 @@ def sum_by_unpacked_bits(x: jax.Array, words: jax.Array, **how: Any) -> jax.Arra
     return segmented_sum(x, Segments.from_packed(words, x.shape[0]).flags, **how)
 
 
+def sum_by_ids(x: jax.Array, ids: jax.Array, axis: int = 0) -> jax.Array:
+    """The same by ids, of which a segment has one."""
+    return segmented_sum(x, Segments.from_ids(ids), axis=axis)
+
+
+def sum_by_changes(x: jax.Array, ids: jax.Array, axis: int = 0) -> jax.Array:
+    """The same by flags that XLA finds in the ids."""
+    begins = jnp.pad(ids[..., 1:] != ids[..., :-1], [(0, 0)] * (ids.ndim - 1) + [(1, 0)])
+    return segmented_sum(x, Segments.from_flags(begins), axis=axis)
+
+
 def sum_by_offsets(x: jax.Array, offsets: jax.Array) -> jax.Array:
     """The same by where segments begin."""
     return segmented_sum(x, Segments.from_offsets(offsets, total=x.shape[0]))

@@ -33,9 +33,9 @@ def _segmented(exponent: int, shrink: int) -> tuple[int, int, str]:
     return n, n >> 7, f"{size} into 2^{(n >> 7).bit_length() - 1}"
 
 
-def values_and(described: Build, n: int, dtype: str = "float32") -> Inputs:
+def values_and(described: Build, n: int, dtype: str = "float32", *, x64: bool = False) -> Inputs:
     """Values, and what describes their segments."""
-    return made(inputs.joined, call(inputs.eights, (n,), dtype), described)
+    return made(inputs.joined, call(inputs.eights, (n,), dtype), described, x64=x64)
 
 
 def shapes(n: int) -> dict[str, tuple[Call, int]]:

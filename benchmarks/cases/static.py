@@ -81,6 +81,15 @@ def _packed(what: str, n: int, dtype: str, **how: Any) -> Call:
     return _call(name, call, ((n,), dtype), ((-(-n // 32),), "uint32"))
 
 
+def _by_ids(n: int, dtype: str) -> Call:
+    """A sum of segments that are described by ids."""
+
+    def call(x: jax.Array, ids: jax.Array) -> Any:
+        return jscan.cumsum(x, segments=jscan.Segments.from_ids(ids))
+
+    return _call("segmented by ids cumsum", call, ((n,), "float32"), ((n,), dtype))
+
+
 def _scan(name: str, fn: Any, operand: Operand, leaves: int, segments: int = 0, **how: Any) -> Call:
     """A scan of several leaves by an operator; `only` is the one result that is used."""
     only = how.pop("only", None)
@@ -148,6 +157,9 @@ def _segmented() -> Iterator[Call]:
         yield _packed("cumsum", LONG, dtype)
     yield _packed("cumsum", LONG, "float32", **BACKWARDS)
     yield _packed("cumsum", ODD, "float32", reverse=True)
+    for dtype in ("uint8", "int16", "int32", "int64"):
+        yield _by_ids(LONG, dtype)
+    yield _by_ids(ODD, "uint8")
     yield _scan("segmented Welford", join_moments, long, 3, 1, identity=(0.0, 0.0, 0.0))
 
 

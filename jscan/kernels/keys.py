@@ -37,6 +37,7 @@ class Keys:
     num_segments: int
     views: tuple[View, ...]  # of the descriptor; then, where heads are counted, of the counts
     bounds: int = 0  # offsets of one row
+    shift: int = 0  # the low bits of ids in which those of a segment differ
 
     @property
     def operands(self) -> int:
@@ -183,7 +184,8 @@ class Keys:
         if ids.dtype.itemsize > KEY.itemsize:
             limit = np.asarray(self.num_segments, ids.dtype)[()]
             ids = jnp.where((ids >= 0) & (ids < limit), ids, jnp.full_like(ids, -1))
-        return ids.astype(KEY)
+        ids = ids.astype(KEY)
+        return lax.shift_right_arithmetic(ids, np.int32(self.shift)) if self.shift else ids
 
     def inside(self, key: jax.Array) -> jax.Array:
         """Whether each key is a segment's."""

@@ -258,9 +258,17 @@ def store(
     """
     values, multipliers = zip(*terms, strict=True)
     parts = value if isinstance(value, Sequence) else [value]
-    store_p.bind(
-        *(ref, *values, *parts, *_present(mask)), multipliers=multipliers, scattered=scattered
-    )
+    how: dict[str, Any] = {"multipliers": multipliers, "seen_as": None}
+    store_p.bind(ref, *values, *parts, *_present(mask), **how, scattered=scattered)
+
+
+def store_integers(
+    ref: Ref, terms: Terms, value: jax.Array, *, mask: jax.Array | None = None
+) -> None:
+    """Writes ``value``, uint8 or int32, to a ``ref`` of bytes that is seen as such integers."""
+    values, multipliers = zip(*terms, strict=True)
+    how: dict[str, Any] = {"multipliers": multipliers, "seen_as": 8 * value.dtype.itemsize}
+    store_p.bind(ref, *values, value, *_present(mask), **how, scattered=False)
 
 
 def take_ticket(words: Ref, terms: Terms) -> jax.Array:

@@ -58,10 +58,16 @@ def load_meaning(
 
 
 def store_meaning(
-    array: jax.Array, *operands: jax.Array, multipliers: Sequence[int], scattered: bool
+    array: jax.Array,
+    *operands: jax.Array,
+    multipliers: Sequence[int],
+    scattered: bool,
+    seen_as: int | None,
 ) -> jax.Array:
     """The array behind the reference after `store`."""
     del scattered
+    if seen_as:
+        return _stored_integers(array, operands, multipliers)
     values, rest = operands[: len(multipliers)], operands[len(multipliers) :]
     count = parts(np.dtype(array.dtype))
     value, mask = lax.complex(*rest[:2]) if count == 2 else rest[0], rest[count:]
@@ -69,6 +75,23 @@ def store_meaning(
     if mask:
         index = jnp.where(mask[0], index, array.size)
     return array.reshape(-1).at[index].set(value, mode="drop").reshape(array.shape)
+
+
+def _stored_integers(
+    array: jax.Array, operands: Sequence[jax.Array], multipliers: Sequence[int]
+) -> jax.Array:
+    """The bytes after integers of as many bits as the value has were written among them."""
+    values, (value, *mask) = operands[: len(multipliers)], operands[len(multipliers) :]
+    size = value.dtype.itemsize
+    place = jnp.broadcast_to(_index(values, multipliers), value.shape) * np.int32(size)
+    if mask:
+        place = jnp.where(mask[0], place, array.size)
+    octets = lax.bitcast_convert_type(value, jnp.uint8).reshape(*value.shape, size)
+    places = lax.expand_dims(place, [place.ndim]) + lax.broadcasted_iota(
+        jnp.int32, octets.shape, place.ndim
+    )
+    result: jax.Array = array.at[places].set(octets.astype(array.dtype), mode="drop")
+    return result
 
 
 def take_ticket_meaning(

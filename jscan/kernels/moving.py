@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language, launch, tuning
+from jscan.kernels import flagging, language, launch, tuning
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import trace_scalars
 from jscan.kernels.ranking import COUNT, Ranking, run
@@ -89,7 +89,11 @@ def move(
     ``beside`` is for ``order`` how many elements of each row are not marked, and for ``places``
     what fills.
     """
-    marks = launch.whole_bytes(marks) if source == "runs" else launch.one_byte(marks)
+    marks = (
+        launch.whole_bytes(marks)
+        if source == "runs"
+        else flagging.one_byte(marks, interpret=interpret)
+    )
     operator = trace_scalars(lax.add, [COUNT] * 2)
     counts = jax.ShapeDtypeStruct(full, COUNT)
     tuned = tuning.sends(tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile))

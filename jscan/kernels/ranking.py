@@ -30,7 +30,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language, launch, lookback, reduce_then_scan, scanning, tuning
+from jscan.kernels import (
+    flagging,
+    language,
+    launch,
+    lookback,
+    reduce_then_scan,
+    scanning,
+    tuning,
+)
 from jscan.kernels.description import Scan
 from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.language import Ref
@@ -193,7 +201,11 @@ def rank(
 
     ``unmarked`` says for ``order`` how many elements of each row are not marked.
     """
-    marks = launch.whole_bytes(marks) if source == "runs" else launch.one_byte(marks)
+    marks = (
+        launch.whole_bytes(marks)
+        if source == "runs"
+        else flagging.one_byte(marks, interpret=interpret)
+    )
     full = marks.shape
     operator = trace_scalars(lax.add, [COUNT] * 2)
     counts = jax.ShapeDtypeStruct(full, COUNT)

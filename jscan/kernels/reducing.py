@@ -14,7 +14,7 @@ from jax import lax
 from jax.extend import core
 
 from jscan.combine import Combine
-from jscan.kernels import absent, by_rows, fill, joining, keys, launch, partials, tuning
+from jscan.kernels import absent, by_rows, fill, flagging, joining, keys, launch, partials, tuning
 from jscan.kernels.addresses import WIDE
 from jscan.kernels.complex import real_dtypes, real_identity
 from jscan.kernels.keys import Keys
@@ -55,13 +55,15 @@ def reduce(
     kind: str,
     num_segments: int,
     method: str,
+    shift: int = 0,
     exact: bool = False,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
     """Reduces ``leaves`` along ``axis``, which is ``num_segments`` long in the results.
 
-    Where it is to be ``exact``, results have the dtypes in which leaves are combined.
+    Where it is to be ``exact``, results have the dtypes in which leaves are combined. Ids may
+    differ in a segment by ``shift`` low bits.
 
     They are read in an ``order``, if there is one: the descriptor's is that of the places in it,
     and leaves have places in 32 bits. Where elements are `Made`, the leaves are what lies in place.
@@ -85,7 +87,9 @@ def reduce(
     cut = launch.Cut(launch.readable(leaves), full, axis, tuned)
     result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
     real_results = tuple(real for d in results for real in real_dtypes(d))
-    described, told = _keys(descriptor, full, axis, kind, num_segments, tuned.length)
+    cut_by = num_segments, tuned.length
+    described, told = _keys(descriptor, full, axis, kind, *cut_by, interpret=interpret)
+    told = dataclasses.replace(told, shift=shift)
     order_view = None
     if order is not None:
         flat, order_view = launch.view(order, full, axis)
@@ -167,6 +171,8 @@ def _keys(
     kind: str,
     num_segments: int,
     length: int,
+    *,
+    interpret: bool,
 ) -> tuple[list[jax.Array], Keys]:
     """The kernel's operands that describe segments, and how it reads keys from them."""
     if descriptor is None:
@@ -174,7 +180,7 @@ def _keys(
     # Ids beyond the signed range are dropped as negative ones are.
     descriptor = launch.signed(launch.whole_bytes(descriptor))
     if kind == "flags":
-        descriptor = launch.one_byte(descriptor)
+        descriptor = flagging.one_byte(descriptor, interpret=interpret)
     if kind == "offsets":
         bounds = descriptor.shape[axis]
         flat, view = launch.view(descriptor, (*full[:axis], bounds, *full[axis + 1 :]), axis)

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan import bits, extent
+from jscan import extent
 from jscan.called import Leaf
 from jscan.combine import Combine
 from jscan.kernels import (
@@ -38,11 +38,11 @@ from jscan.kernels import (
 )
 from jscan.kernels.complex import read_dtypes, real_dtypes, real_identity
 from jscan.kernels.description import Scan
+from jscan.kernels.flagging import Marks
 from jscan.kernels.launch import (
     Cut,
     joined,
     readable,
-    whole_bytes,
     why_not_dtypes,
 )
 from jscan.kernels.operator import Inexpressible, front, prepare
@@ -114,7 +114,7 @@ def scan(
     exclusive: bool,
     used: Sequence[bool],
     method: str,
-    packed: bool = False,
+    kind: str = "flags",
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
     start: Sequence[jax.Array] | None = None,
@@ -125,33 +125,27 @@ def scan(
     Every operand's dimensions are full or 1, and `why_not` has nothing to object to. The operands
     are cut by ``tile``, or as suits their shape where that is None. ``start`` holds what comes
     before the first element of each leaf, as combined, and ``start_open`` where it does so: see
-    `jscan.starts`. Flags that are ``packed`` are words of bits.
+    `jscan.starts`. Flags are of a ``kind`` of `flagging.Marks`.
     """
-    before, along = Start.of(start, start_open), {"axis": axis, "n": leaves[0].shape[axis]}
-    few = along["n"] < 2 or any(0 in leaf.shape for leaf in leaves)
-    if packed and flags is not None and (few or before is not None):
-        flags, packed = bits.unpacked(flags, **along), False
+    before, n = Start.of(start, start_open), leaves[0].shape[axis]
+    few = n < 2 or any(0 in leaf.shape for leaf in leaves)
+    if flags is not None and (few or before is not None):
+        flags, kind = Marks(kind, flags, axis, n, interpret).as_bytes(), "flags"
     if before is not None:
         leaves, flags, before = _together(leaves, flags, before)
+    marks = None if flags is None else Marks(kind, flags, axis, n, interpret)
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
     if math.prod(full) == 0 or full[axis] == 1:
         how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
         return _trivial(leaves, flags, before, full, exclusive=exclusive, used=used, **how)
     operands = readable(leaves)
-
-    def flags_as_read() -> list[jax.Array]:
-        """The flags in a byte each, if there are any."""
-        if flags is None:
-            return []
-        return [whole_bytes(bits.unpacked(flags, **along) if packed else flags)]
-
     operator, segmented = prepare(combine), flags is not None
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     written = tuple(w for dtype in results for w in read_dtypes(dtype))
     shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
     of_results, row = full, 0
     if before is None and method in LOOKING:
-        every = [*operands, *jax.eval_shape(flags_as_read)]
+        every: list[Any] = [*operands, *([] if marks is None else [marks.of_bytes])]
         row = _row(every, written, full, shape, reverse=reverse)
     if row:
         operands = [x.reshape(-1) for x in operands]
@@ -188,12 +182,11 @@ def scan(
         and _takes_a_lead(combine, real_used, exclusive, segmented),
     )
     cut, flag_bits = cut_into(operands), None
-    if packed and flags is not None and not (row and math.prod(of_results) != along["n"]):
-        words = flags.reshape(-1) if row else flags
-        flag_bits = _add_bits(cut, words, full, axis)
-    if segmented and flag_bits is None:
-        marks = flags_as_read()
-        cut = cut_into([*operands, *(x.reshape(-1) if row else x for x in marks)])
+    if marks is not None:
+        flag_bits = _add_bits(cut, marks, full, axis, flat=row > 0)
+    if marks is not None and flag_bits is None:
+        read = marks.as_bytes()
+        cut = cut_into([*operands, read.reshape(-1) if row else read])
     described = described_as(combine, cut, written, wanted, flag_bits, segmented=segmented)
     beside: list[jax.Array] = []
     if before is not None:
@@ -226,14 +219,17 @@ def settled(
     return tuned
 
 
-def _add_bits(cut: Cut, words: jax.Array, full: tuple[int, ...], axis: int) -> Bits | None:
+def _add_bits(
+    cut: Cut, marks: Marks, full: tuple[int, ...], axis: int, *, flat: bool
+) -> Bits | None:
     """Adds words of flags to the operands that are cut; None where no tile can read these."""
-    width, strips = bits.width(words.dtype), (cut.tuned.strip_or_tile, cut.tuned.held)
-    if not all(spreading.fits(cut.geometry, strip, width) for strip in strips):
+    width, strips = marks.width(flat=flat), (cut.tuned.strip_or_tile, cut.tuned.held)
+    if width is None or not all(spreading.fits(cut.geometry, s, width) for s in strips):
         return None
+    words = marks.words(flat=flat)
     of_words = (*full[:axis], words.shape[axis], *full[axis + 1 :])
-    flat, view = launch.view(words, of_words, axis)
-    cut.operands.append(flat)
+    operand, view = launch.view(words, of_words, axis)
+    cut.operands.append(operand)
     return Bits(view, width)
 
 

@@ -30,8 +30,11 @@ def rank_in_plain_jax(
     n = marks.shape[axis]
     if n == 0:
         shape = (*marks.shape[:axis], size, *marks.shape[axis + 1 :])
-        return [jnp.zeros(shape, jnp.int32)]
-    marked = is_marked(marks, axis=axis, source=source).astype(jnp.int32)
+        return [jnp.zeros(shape, jnp.bool_ if emit == "heads" else jnp.int32)]
+    marks_here = is_marked(marks, axis=axis, source=source)
+    if emit == "heads":
+        return [marks_here]
+    marked = marks_here.astype(jnp.int32)
     count = lax.cumsum(marked, axis, reverse=reverse)
     if emit == "number":
         return [count - 1]
@@ -67,7 +70,7 @@ def rank_on_cpu(
     A scatter does the same on a CPU, and takes longer.
     """
     n = marks.shape[axis]
-    if emit in ("number", "before") or params["reverse"] or 0 in marks.shape or size == 0:
+    if emit in ("number", "before", "heads") or params["reverse"] or 0 in marks.shape or size == 0:
         params |= {"axis": axis, "source": source, "emit": emit, "size": size}
         return rank_in_plain_jax(marks, *unmarked, **params)
     marked = _rows(is_marked(marks, axis=axis, source=source), axis).astype(jnp.int32)

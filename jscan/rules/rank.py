@@ -1,4 +1,4 @@
-"""The rules of ``rank_p``. Its result is an integer, so that it has no derivative."""
+"""The rules of ``rank_p``. Its result is an integer or a flag, so that it has no derivative."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
 
-from jscan import extent, meshes
+from jscan import extent, heads, meshes
 from jscan.plain.across import rank_across
 from jscan.plain.ranks import rank_in_plain_jax, rank_on_cpu
 from jscan.plain.uneven import rank_uneven
@@ -22,13 +22,15 @@ def rank_abstract_eval(
     *_unmarked: ShapedArray,
     axis: int,
     size: int,
+    emit: str,
     axis_name: AxisName,
     **_: Any,
 ) -> list[ShapedArray]:
-    """int32 in the shape of the marks; ``size`` long along an axis that ends here."""
+    """int32, or heads, in the shape of the marks; ``size`` long along an axis that ends here."""
     size = marks.shape[axis] if axis_name else size
     shape = (*marks.shape[:axis], size, *marks.shape[axis + 1 :])
-    return [marks.update(shape=shape, dtype=jnp.dtype(jnp.int32), weak_type=False)]
+    dtype = jnp.dtype(jnp.bool_ if emit == "heads" else jnp.int32)
+    return [marks.update(shape=shape, dtype=dtype, weak_type=False)]
 
 
 def rank_in_kernels(
@@ -46,11 +48,23 @@ def rank_in_kernels(
     if marks.shape[axis] >= extent.FAR:
         raise base.NoKernel("the axis is too long for 32 bits")
     # Pallas takes seconds to import, and only GPU programs need it.
-    from jscan.kernels import ranking
+    from jscan.kernels import flagging, ranking
 
+    if params["emit"] == "heads":
+        return [flagging.heads_of_runs(marks, axis=axis, interpret=params["interpret"])]
     del layout, axis_name
     totals = unmarked[0] if unmarked else None
     return [ranking.rank(marks, totals, axis=axis, size=size, **params)]
+
+
+def _heads_by_xla(marks: jax.Array, *, axis: int, **_: Any) -> list[jax.Array]:
+    """Heads, of which a device asks its neighbour for one element where the axis is divided."""
+    return [heads.changes(marks, axis=axis)]
+
+
+def rank_divisible(*, emit: str, **_: Any) -> base.Form | None:
+    """A form of heads that XLA divides."""
+    return _heads_by_xla if emit == "heads" else None
 
 
 def rank_dimensions(
@@ -77,5 +91,6 @@ base.register(
     across=rank_across,
     uneven=rank_uneven,
     in_kernels=rank_in_kernels,
+    divisible=rank_divisible,
     dimensions=rank_dimensions,
 )

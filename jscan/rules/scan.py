@@ -71,7 +71,8 @@ def scan_in_kernels(
     flags = given.flags
     if flags is not None and kind == "offsets":
         flags = kernels.words_of_bounds(flags, axis=axis, n=full[axis], interpret=interpret)
-    how |= {"reverse": reverse, "used": used, "interpret": interpret, "packed": kind != "flags"}
+        kind = "bits"
+    how |= {"reverse": reverse, "used": used, "interpret": interpret, "kind": kind}
     return kernels.scan(leaves, flags, **how, **_begins(given))
 
 
@@ -128,8 +129,8 @@ def scan_divisible(*, kind: str, **_: Any) -> base.Form | None:
 def scan_tangents(
     primals: Sequence[jax.Array], tangents: Sequence[Tangent], **params: Any
 ) -> tuple[list[jax.Array], list[Tangent]]:
-    """Results and tangents; the recurrences of other scans than sums read flags alone."""
-    if params["kind"] != "flags" and not params["combine"].is_sum:
+    """Results and tangents; recurrences, and what asks whether a start is dropped, read flags."""
+    if params["kind"] != "flags" and (params["started"] or not params["combine"].is_sum):
         place = params["combine"].num_leaves
         primals, params = _by_flags(primals, params)
         tangents = [*tangents[:place], zero_of(primals[place]), *tangents[place + 1 :]]
@@ -141,6 +142,8 @@ def scan_transpose(
 ) -> list[Any]:
     """The sum from the other end for a sum, and the transpose of its tangents for another scan."""
     params["combine"] = combine
+    if params["started"]:
+        operands, params = _by_flags(operands, params)
     moving = transposition.undefined(operands)
     shift = combine.num_leaves + params["segmented"]
     # A scan is linear in the start of a leaf where it is so in the leaf.

@@ -116,7 +116,7 @@ def test_the_report_is_of_these_calls():
             "parts",
             "part_totals",
         ),
-        *("reduce", "rows", "partials", "locate", "fill", "fill_absent", "mark"),
+        *("reduce", "rows", "partials", "locate", "fill", "fill_absent", "mark", "flags"),
     }
 
 

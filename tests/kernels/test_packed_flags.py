@@ -140,6 +140,23 @@ def test_bounds_become_words(build):
     assert set(re.findall(rf"tensor<{n}x(\w+)>", unpacked)) <= {"ui32", "i1"}
 
 
+def test_bits_of_many_bounds_are_made_as_these_are_read():
+    """The reduction reads the bounds alone: nothing of their number is made of them before."""
+    count = 2**20
+
+    def sums(x, offsets):
+        return jscan.cumsum(x, segments=Segments.from_offsets(offsets, 2**22))
+
+    operands = (
+        jax.ShapeDtypeStruct((2**22,), jnp.float32),
+        jax.ShapeDtypeStruct((count,), "int32"),
+    )
+    program = cuda_program(sums, *operands)
+    assert "stablehlo.scatter" not in program
+    for made in ("compare", "select", "shift_left", "remainder", "pad"):
+        assert f"stablehlo.{made}" not in program
+
+
 @pytest.mark.product
 @pytest.mark.parametrize("least", [0, marking.LEAST])
 @pytest.mark.parametrize("n", [1, 31, 32, 33, 200])
@@ -199,38 +216,90 @@ def test_words_are_mapped(rows):
 
 
 @pytest.mark.parametrize("fn", [jnp.add, jnp.maximum], ids=["add", "maximum"])
-def test_derivatives_are_those_of_flags(fn):
+@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize("form", ["bits", "ids"])
+def test_derivatives_are_those_of_flags(form, started, fn):
     flags = np.array(head_flags((35,), share=0.2))
+    flags[0] = flags[0] or form == "ids"
+    by_flags = Segments.from_flags(flags)
+    segments = Segments.from_ids(by_flags.ids) if form == "ids" else packed(flags, "uint8")
+    init = np.float64(0.5) if started else None
     x = np.random.default_rng(0).normal(size=35)
 
     def total(x, segments):
-        y = jscan.associative_scan(fn, x, segments=segments)
+        y = jscan.associative_scan(fn, x, segments=segments, init=init)
         return jnp.sum(jnp.sin(y) * jnp.arange(35.0))
 
     slope = jax.jit(jax.value_and_grad(total))
-    found, expected = (slope(x, s) for s in (packed(flags, "uint8"), Segments.from_flags(flags)))
+    found, expected = (slope(x, s) for s in (segments, by_flags))
     jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-12), found, expected)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("form", ["uint8", "uint32", "ids", "offsets"])
+def test_recurrences_begin_with_h0_beside_any_segments(form, reverse):
+    flags = np.array(head_flags((2, 70), share=0.2))[0]
+    a, b, h0 = np.random.default_rng(0).normal(size=(3, 70))
+    by_flags = Segments.from_flags(flags)
+    of_form = {
+        "ids": lambda: Segments.from_ids(by_flags.ids),
+        "offsets": lambda: Segments.from_offsets(by_flags.offsets(), 70),
+    }
+    segments = of_form[form]() if form in of_form else packed(flags, form)
+
+    def slopes(a, b, h0, segments):
+        def total(*given):
+            h = jscan.linear_recurrence(*given, reverse=reverse, segments=segments)
+            return jnp.sum(jnp.sin(h))
+
+        return jax.value_and_grad(total, (0, 1, 2))(a, b, h0)
+
+    found, expected = (jax.jit(slopes)(a, b, h0[0], s) for s in (segments, by_flags))
+    jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-12), found, expected)
+
+
+def test_a_sum_from_a_start_is_transposed_by_bits():
+    flags = np.array(head_flags((35,), share=0.2))
+    flags[0] = False
+    words = np.array(Segments.from_flags(flags).packed())
+    words[0] &= ~np.uint32(1)
+    cotangent = np.random.default_rng(0).normal(size=35)
+
+    def transposed(segments):
+        def sums(x, init):
+            return jscan.cumsum(x, segments=segments, init=init)
+
+        return jax.linear_transpose(sums, cotangent, np.float64(0))(jnp.asarray(cotangent))
+
+    every = Segments.from_packed(words, 35), Segments.from_flags(flags)
+    found, expected = (jax.jit(transposed)(segments) for segments in every)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
 @pytest.mark.product
 @pytest.mark.parametrize("kind", ["Auto", "Explicit"])
 @pytest.mark.parametrize("spec", [(None, "x"), ("x", None)])
-@pytest.mark.parametrize("form", ["bits", "offsets"])
+@pytest.mark.parametrize("form", ["bits", "offsets", "ids"])
 def test_packed_flags_on_meshes(form, kind, spec):
     kinds = (getattr(jax.sharding.AxisType, kind),)
     mesh = jax.make_mesh((2,), ("x",), axis_types=kinds, devices=jax.devices()[:2])
     flags = np.array(head_flags((70,), share=0.2))
     x = np.arange(280, dtype=np.float32).reshape(4, 70)
     segments = Segments.from_flags(flags)
-    told = np.asarray(segments.packed() if form == "bits" else segments.offsets())
+    builds = {
+        "bits": (lambda words: Segments.from_packed(words, 70), segments.packed),
+        "offsets": (lambda offsets: Segments.from_offsets(offsets, 70), segments.offsets),
+        "ids": (Segments.from_ids, lambda: segments.ids),
+    }
+    build, made = builds[form]
+    told = np.asarray(made())
     with jax.set_mesh(mesh):
         placed = jax.device_put(x, jax.NamedSharding(mesh, jax.P(*spec)))
         beside = jax.device_put(told, jax.NamedSharding(mesh, jax.P()))
 
         @jax.jit
         def sums(x, told):
-            build = Segments.from_packed if form == "bits" else Segments.from_offsets
-            return jscan.cumsum(x, axis=1, segments=build(told, 70))
+            return jscan.cumsum(x, axis=1, segments=build(told))
 
         found = sums(placed, beside)
     np.testing.assert_array_equal(found, reference.scan(np.add, x, axis=1, flags=flags))

@@ -220,6 +220,24 @@ def calls():
         yield f"segment_{name}", fn, [((N,), F32), ((N,), I32)]
     located = functools.partial(jscan.Segments.from_lengths, total=N)
     yield "located ids", lambda lengths: located(lengths).ids, [((99,), I32)]
+    for dtype in (U8, I32):
+        yield (
+            f"flags of {jnp.dtype(dtype).name} ids",
+            lambda ids: jscan.Segments.from_ids(ids).flags,
+            [((2**17 + 5,), dtype)],
+        )
+        yield (
+            f"segments by {jnp.dtype(dtype).name} ids",
+            lambda x, ids: jscan.cumsum(x, segments=jscan.Segments.from_ids(ids)),
+            [((2**17 + 5,), F32), ((2**17 + 5,), dtype)],
+        )
+    yield (
+        "unpacked bits of rows",
+        lambda x, words: jscan.cumsum(
+            x, 1, segments=jscan.Segments.from_packed(words, 2**17 + 5), init=np.float32(1)
+        ),
+        [((2, 2**17 + 5), F32), ((2, 2**12 + 1), jnp.uint32)],
+    )
     yield "located flags", lambda lengths: located(lengths).flags, [((99,), I32)]
 
 

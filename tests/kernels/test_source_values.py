@@ -9,8 +9,9 @@ import pytest
 from jax import lax
 
 import jscan
-from jscan import operators, primitives
-from jscan.kernels import absent, engines, language, tuning
+from jscan import bits, operators, primitives
+from jscan.arguments.descriptors import known_heads
+from jscan.kernels import absent, engines, flagging, language, tuning
 from tests import reference
 from tests.kernels import test_products, triton_interpreter
 from tests.kernels.test_source import INTEGERS, mapping, written
@@ -369,3 +370,24 @@ def test_products_of_sparse_matrices(dtype, width):
     with primitives.tiled(tile):
         found = test_products.product(*given)
     np.testing.assert_array_equal(found, test_products.looped(*given, pair="sum-product"))
+
+
+@pytest.mark.usefixtures("interpreter")
+@pytest.mark.parametrize("shape", [(4100,), (3, 1370), (2, 2048)], ids=str)
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int32", "int64"])
+def test_flags_of_ids(monkeypatch, dtype, shape):
+    """Bytes that are written four in a word, and words of bits, in tiles with ends and without."""
+    monkeypatch.setattr(flagging, "LEAST", 1)
+    ids = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
+    expected = known_heads(ids, runs=True)
+    with jax.enable_x64(True):
+        how = {"axis": ids.ndim - 1, "interpret": False}
+        given = jnp.asarray(ids)
+        found = jax.jit(lambda ids: flagging.heads_of_runs(ids, **how))(given)
+        words = jax.jit(lambda ids: flagging.words_of_runs(ids, **how))(given)
+        own = bits.packed(jnp.asarray(expected), np.dtype(np.uint8))
+        n = shape[-1]
+        unpacked = jax.jit(lambda words: flagging.unpacked(words, n=n, **how))(own)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(bits.known(words, ids.size), expected.reshape(-1))
+    np.testing.assert_array_equal(unpacked, expected)

@@ -278,12 +278,12 @@ def _like(value: Value, element: ir.Type) -> ir.Type:
 
 
 def _store(
-    ctx: Context, ref: Value, *operands: Value, multipliers: Sequence[int], scattered: bool
+    ctx: Context, ref: Value, *operands: Value, multipliers: Sequence[int], **how: Any
 ) -> list[Value]:
-    parts = _Operands(ctx, ref, operands, multipliers)
+    parts, scattered = _Operands(ctx, ref, operands, multipliers), how["scattered"]
     shape = parts.shape(0)
     if ctx.avals_in[0].dtype.kind != "c":
-        address = parts.address(shape, scattered=scattered)
+        address = parts.address(shape, cast=how["seen_as"], scattered=scattered)
         triton._store(address, parts.value(0, shape), mask=parts.mask(1, shape))
         return []
     address = parts.address(shape, cast=64, scattered=scattered)

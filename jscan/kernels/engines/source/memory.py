@@ -123,7 +123,9 @@ def _store(at: Equation) -> list[Operand]:
     access = _Access(at)
     shape, scattered = access.rest[0].shape, at.params["scattered"]
     if access.ref.dtype.kind != "c":
-        pointer = access.pointer(shape, scattered=scattered)
+        seen_as = at.params["seen_as"]
+        cast = {None: None, 8: "tl.uint8", 32: "tl.int32"}[seen_as]
+        pointer = access.pointer(shape, cast=cast, scattered=scattered)
         value, mask = access.value(0, shape).typed, access.mask(1, shape)
     else:
         pointer = access.pointer(shape, cast="tl.uint64", scattered=scattered)
