@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from jscan import extent, heads, ranks
+from jscan.plain.sequence import counted_on_cpu
 
 UNROLLED = 4
 """Elements that a turn of a loop takes."""
@@ -24,9 +25,10 @@ def rank_in_plain_jax(
     emit: str,
     reverse: bool,
     size: int,
+    counted: Callable[..., jax.Array] = lax.cumsum,
     **_: Any,
 ) -> list[jax.Array]:
-    """The results of ``rank_p``, by ``lax.cumsum`` and a scatter."""
+    """The results of ``rank_p``, by a cumulative sum and a scatter."""
     n = marks.shape[axis]
     if n == 0:
         shape = (*marks.shape[:axis], size, *marks.shape[axis + 1 :])
@@ -35,7 +37,7 @@ def rank_in_plain_jax(
     if emit == "heads":
         return [marks_here]
     marked = marks_here.astype(jnp.int32)
-    count = lax.cumsum(marked, axis, reverse=reverse)
+    count = counted(marked, axis=axis, reverse=reverse)
     if emit == "number":
         return [count - 1]
     before = count - marked
@@ -72,6 +74,7 @@ def rank_on_cpu(
     n = marks.shape[axis]
     if emit in ("number", "before", "heads") or params["reverse"] or 0 in marks.shape or size == 0:
         params |= {"axis": axis, "source": source, "emit": emit, "size": size}
+        params["counted"] = counted_on_cpu
         return rank_in_plain_jax(marks, *unmarked, **params)
     marked = _rows(is_marked(marks, axis=axis, source=source), axis).astype(jnp.int32)
     count = jnp.sum(marked, 1, keepdims=True, dtype=jnp.int32)
@@ -156,14 +159,19 @@ def _put_in_turn(
     words, zero, elements = extent.vary_alike([words, zero, elements])
     rows, n = elements.shape
 
+    def at(*index: Any) -> list[jax.Array]:
+        # Of numbers without a sign XLA asks only whether they are too large.
+        return [lax.convert_element_type(i, np.uint32) for i in index]
+
     def of_row(row: Any, words: jax.Array) -> jax.Array:
         def one(i: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             words, before = state
             i = lax.convert_element_type(i, np.int32)  # with 64-bit types it may have 64 bits
-            element = lax.dynamic_slice(elements, (row, i), (1, 1))
-            where = (row, place(row, i, element, before)[0, 0])
+            element = lax.dynamic_slice(elements, at(row, i), (1, 1), allow_negative_indices=False)
+            where = at(row, place(row, i, element, before)[0, 0])
             number = jnp.full((1, 1), i, jnp.int32)
-            return lax.dynamic_update_slice(words, number, where), before + element
+            changed = lax.dynamic_update_slice(words, number, where, allow_negative_indices=False)
+            return changed, before + element
 
         row, end = lax.convert_element_type(row, np.int32), np.int32(n)
         return lax.fori_loop(np.int32(0), end, one, (words, zero), unroll=UNROLLED)[0]

@@ -33,6 +33,7 @@ from jscan.plain.serial import (
     can_be_walked,
     elements_of,
     is_fast,
+    one_by_one,
     shape_of,
     words_of,
 )
@@ -325,7 +326,7 @@ def tangent_in_sequence(
             states = _chosen(jnp.broadcast_to(restarts, size), offsets, states)
         return solved.results(states), states
 
-    found = walk.run(step, begin, dtypes, alike[0])
+    found = walk.run(one_by_one(step), begin, dtypes, alike[0])
     return [x.reshape(shape) for x in found]
 
 

@@ -20,7 +20,7 @@ from jscan.pairs import operator_on
 from jscan.plain import scatters
 from jscan.plain.ranks import last_places_on_cpu
 from jscan.plain.scan import Combination, flattened, scan_in_plain_jax
-from jscan.plain.sequence import scan_on_cpu
+from jscan.plain.sequence import counted_on_cpu, scan_on_cpu
 from jscan.primitives import parted
 
 
@@ -61,17 +61,19 @@ def reduce_in_plain_jax(
     if descriptor is None and logsums.is_logaddexp(combine) and not differentiable:
         found = [logsums.reduced(x, axis=axis) for x in elements]
         return [x.astype(dtype) for x, dtype in zip(found, narrow, strict=True)]
+    if descriptor is None:
+        if are_monoids(combine) and not are_divisible(combine):
+            results = reduce_monoids(elements, combine, axis=axis)
+            results = [lax.expand_dims(x, (axis,)) for x in results]
+        else:
+            fn = functools.partial(combine, differentiable=differentiable)
+            results = reduce_pairs(fn, elements, axis=axis)
+        return [x.astype(dtype) for x, dtype in zip(results, narrow, strict=True)]
     wide = [jnp.moveaxis(x, axis, 0) for x in elements]
-    if descriptor is None and are_monoids(combine) and not are_divisible(combine):
-        results = [x[None] for x in reduce_monoids(wide, combine, axis=0)]
-    elif descriptor is None:
-        fn = functools.partial(combine, differentiable=differentiable)
-        results = reduce_pairs(fn, wide, axis=0)
-    else:
-        numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis])
-        numbers = jnp.moveaxis(numbers, axis, 0)
-        scan = functools.partial(scan_on_cpu, method=method) if on_cpu else scan_in_plain_jax
-        results = _reduce_segments(wide, numbers, combine, num_segments, scan, on_cpu=on_cpu)
+    numbers = segment_numbers(descriptor, axis=axis, kind=kind, n=full[axis], on_cpu=on_cpu)
+    numbers = jnp.moveaxis(numbers, axis, 0)
+    scan = functools.partial(scan_on_cpu, method=method) if on_cpu else scan_in_plain_jax
+    results = _reduce_segments(wide, numbers, combine, num_segments, scan, on_cpu=on_cpu)
     return [
         jnp.moveaxis(x, 0, axis).astype(dtype) for x, dtype in zip(results, narrow, strict=True)
     ]
@@ -91,7 +93,13 @@ def full_shape(operands: Sequence[extent.Shaped], axis: int, kind: str) -> tuple
 
 
 def segment_numbers(
-    descriptor: jax.Array, *, axis: int, kind: str, n: int, bound: bool = False
+    descriptor: jax.Array,
+    *,
+    axis: int,
+    kind: str,
+    n: int,
+    bound: bool = False,
+    on_cpu: bool = False,
 ) -> jax.Array:
     """The number of the segment of each of ``n`` elements, out of range where it is dropped.
 
@@ -110,7 +118,8 @@ def segment_numbers(
     if bound and n < 2**31:
         before = ranks.rank(behind_first, axis=axis, emit="number")
         return before + np.int32(1)
-    return lax.cumsum(behind_first.astype(jnp.int32), axis)
+    counted = counted_on_cpu if on_cpu else lax.cumsum
+    return counted(behind_first.astype(jnp.int32), axis=axis)
 
 
 def _reduce_segments(

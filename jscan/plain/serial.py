@@ -113,9 +113,11 @@ class Elements:
         return Elements(changed, self.dtype)
 
     def _index(self, row: Any, position: Any) -> tuple[Any, Any, Any]:
-        zero = np.int32(0)
+        # Of numbers without a sign XLA asks only whether they are too large.
+        zero = np.uint32(0)
         outer, n, _ = self.shape
-        return zero if outer == 1 else row, zero if n == 1 else position, zero
+        unsigned = functools.partial(lax.convert_element_type, new_dtype=np.uint32)
+        return zero if outer == 1 else unsigned(row), zero if n == 1 else unsigned(position), zero
 
 
 _BY_WHOLE_ARRAYS = jax.__version_info__ < (0, 11)
@@ -124,7 +126,7 @@ _BY_WHOLE_ARRAYS = jax.__version_info__ < (0, 11)
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A position along the axis, in some rows.
+    """A position along the axis, in some rows; or those of a turn, which begin there.
 
     Attributes:
       number: how many positions come before it in scan order.
@@ -134,6 +136,8 @@ class Place:
       row: the first of the rows.
       rows: how many there are.
       n: the length of the axis.
+      reverse: whether scan order is from the end.
+      count: how many positions follow each other in scan order, with this one.
     """
 
     number: jax.Array
@@ -143,6 +147,8 @@ class Place:
     row: jax.Array
     rows: int
     n: int
+    reverse: bool
+    count: int = 1
 
     def of(self, x: Elements, step: int = 0) -> jax.Array:
         """The elements of ``x`` here, or ``step`` positions to the right; the last at an end."""
@@ -151,12 +157,49 @@ class Place:
             position = lax.clamp(np.int32(0), position + np.int32(step), np.int32(self.n - 1))
         return x.part(self.row, self.rows, position, 1)
 
+    def each(self, x: Elements) -> list[jax.Array]:
+        """The elements of ``x`` at each of the positions, which are read together."""
+        if self.count == 1 or x.shape[1] == 1:
+            return [self.of(x)] * self.count
+        lowest = self.at(self.count - 1).position if self.reverse else self.position
+        block = x.part(self.row, self.rows, lowest, self.count)
+        parts = [lax.slice_in_dim(block, k, k + 1, axis=1) for k in range(self.count)]
+        return parts[::-1] if self.reverse else parts
+
+    def at(self, k: int) -> Place:
+        """One of the positions alone."""
+        position = self.position - np.int32(k) if self.reverse else self.position + np.int32(k)
+        return dataclasses.replace(
+            self,
+            number=self.number + np.int32(k),
+            is_first=self.is_first and k == 0,
+            begins_turn=k == 0,
+            position=position,
+            count=1,
+        )
+
 
 Read: TypeAlias = Callable[[Elements], jax.Array]
 """From an array to its elements at some place."""
 
 Step = Callable[[Place, State], tuple[list[jax.Array], State]]
 """From a place, and what was handed on, to the place's results and what is handed on."""
+
+Turn = Callable[[Place, State], tuple[list[list[jax.Array]], State]]
+"""The same for all positions of a turn: the results of each, and what is handed on."""
+
+
+def one_by_one(step: Step[State]) -> Turn[State]:
+    """A turn that takes one step after another."""
+
+    def turn(places: Place, state: State) -> tuple[list[list[jax.Array]], State]:
+        results = []
+        for k in range(places.count):
+            parts, state = step(places.at(k), state)
+            results.append(parts)
+        return results, state
+
+    return turn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,11 +210,13 @@ class Walk:
       full: their shape, (outer, n, inner).
       words: how many words of 32 bits are read and written for each element.
       reverse: whether it starts from the end.
+      most: how many elements of an array a turn takes, at most; as `WORDS` allow if None.
     """
 
     full: Shape
     words: int
     reverse: bool
+    most: int | None = None
 
     @property
     def rows(self) -> int:
@@ -187,7 +232,8 @@ class Walk:
     @property
     def turn(self) -> int:
         """How many steps a turn of the loop takes."""
-        return _power(min(AT_ONCE // self.beside, WORDS // (self.words * self.beside)))
+        most = WORDS // self.words if self.most is None else self.most
+        return _power(min(AT_ONCE, most) // self.beside)
 
     @property
     def is_compiled_whole(self) -> bool:
@@ -196,7 +242,7 @@ class Walk:
 
     def run(
         self,
-        step: Step[State],
+        turn: Turn[State],
         start: Callable[[Read], State],
         dtypes: Sequence[np.dtype[Any]],
         like: jax.Array,
@@ -204,13 +250,13 @@ class Walk:
         """Every place's results, in arrays of these ``dtypes``.
 
         Args:
-          step: what is done at a place.
+          turn: what is done at the places of a turn.
           start: what is handed to the first place of rows, given how to read an array at it.
           dtypes: those of the results.
           like: an array that varies over the mesh axes over which the results do.
         """
         outer, n, _ = self.full
-        rows, turn = self.rows, self.turn
+        rows, most = self.rows, self.turn
         # Every element is written. They are zeros like an operand's for the sake of its mesh.
         some = like.reshape(-1)[:1].reshape(1, 1, 1)
         zeros = [jnp.broadcast_to(lax.full_like(some, 0, d), self.full) for d in dtypes]
@@ -220,11 +266,11 @@ class Walk:
             row = block * np.int32(rows)
             first = np.int32(n - 1 if self.reverse else 0)
             carried = start(lambda x: x.part(row, rows, first, 1)), words
-            turns = functools.partial(self._turn, step, dtypes, row)
+            turns = functools.partial(self._turn, turn, dtypes, row)
             # The first step, which has nothing before it, is apart from those that are a loop.
             carried = turns(1, 0, np.int32(0), carried)
-            whole, rest = divmod(n - 1, turn)
-            for count, steps, begin in ((whole, turn, 1), (rest, 1, 1 + whole * turn)):
+            whole, rest = divmod(n - 1, most)
+            for count, steps, begin in ((whole, most, 1), (rest, 1, 1 + whole * most)):
                 if count:
                     taken = functools.partial(turns, steps, begin)
                     carried = lax.fori_loop(np.int32(0), np.int32(count), taken, carried)
@@ -240,7 +286,7 @@ class Walk:
 
     def _turn(
         self,
-        step: Step[State],
+        turn: Turn[State],
         dtypes: Sequence[np.dtype[Any]],
         row: Any,
         steps: int,
@@ -251,13 +297,14 @@ class Walk:
         """A turn of the loop: as many steps, of which the first turn's first is at ``begin``."""
         state, words = carried
         n = self.full[1]
-        for k in range(steps):
-            number = i * np.int32(steps) + np.int32(begin + k)
-            position = np.int32(n - 1) - number if self.reverse else number
-            place = Place(number, begin + k == 0, k == 0, position, row, self.rows, n)
-            parts, state = step(place, state)
+        number = i * np.int32(steps) + np.int32(begin)
+        position = np.int32(n - 1) - number if self.reverse else number
+        places = Place(number, begin == 0, True, position, row, self.rows, n, self.reverse, steps)
+        results, state = turn(places, state)
+        for k, parts in enumerate(results):
+            there = places.at(k).position
             words = [
-                Elements(x, d).with_part(part, row, position).words
+                Elements(x, d).with_part(part, row, there).words
                 for x, d, part in zip(words, dtypes, parts, strict=True)
             ]
         return state, words
