@@ -115,7 +115,7 @@ def test_few_rows_and_lanes_take_turns_side_by_side(shape):
     wanted = [
         loop(lambda a, b: (a[0] + b[0],), [row.tolist()], flags, **how)[0] for row, flags in rows
     ]
-    np.testing.assert_array_equal(np.moveaxis(found, axis, -1), wanted)
+    np.testing.assert_array_equal(np.moveaxis(np.asarray(found), axis, -1), wanted)
 
 
 def test_a_sum_of_a_row_is_rounded_as_stretches_are():
