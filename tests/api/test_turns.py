@@ -14,7 +14,8 @@ import jscan
 from jscan import operators
 from jscan.pairs import operator_on
 from jscan.plain.sequence import scan_in_sequence
-from jscan.plain.steps import AT_ONCE, Trees, most_of
+from jscan.plain.serial import AT_ONCE
+from jscan.plain.steps import Trees, most_of
 
 LENGTHS = (9, 17, 66, 129, 1337)
 """Turns of eight and of four behind the first element, with every rest; stretches of 64."""
@@ -33,7 +34,7 @@ def composed(f, g):
 def loop(fn, leaves, heads, *, reverse, exclusive, start, identity):
     """The scan of one row by a loop, of leaves as lists of numbers."""
     n = len(leaves[0])
-    shown: list = [None] * n
+    shown: list[Any] = [None] * n
     before = start
     for i in range(n)[:: -1 if reverse else 1]:
         edge = i + 1 if reverse else i
@@ -51,7 +52,7 @@ def on_integers(f, g):
 
 
 FORMS = [*itertools.product((False, True), (False, True))]
-OPERATORS = {
+OPERATORS: dict[str, Any] = {
     "sum": (jnp.add, lambda a, b: (a[0] + b[0],), (0,), 1),
     "last": (left_zero, lambda a, b: (b[0] or a[0],), (0,), 1),
     "affine": (composed, on_integers, (1, 0), 2),
@@ -69,7 +70,7 @@ def test_rows_are_what_a_loop_makes_of_them(name, dtype, is_segmented):
         # Slopes of one sign or the other keep compositions small.
         leaves = [rng.choice([-1, 1], n), rng.integers(-2, 3, n)][-count:]
         heads = rng.random(n) < 0.1 if is_segmented else None
-        form = {"reverse": reverse, "exclusive": exclusive}
+        form: dict[str, Any] = {"reverse": reverse, "exclusive": exclusive}
         given = tuple(jnp.asarray(x, dtype) for x in leaves)
         found = jscan.associative_scan(
             fn,
@@ -93,7 +94,7 @@ def test_a_start_comes_before_the_first_turn(reverse, is_segmented):
     for n, exclusive in itertools.product((9, 66, 129), (False, True)):
         x = rng.integers(-2, 3, n)
         heads = rng.random(n) < 0.1 if is_segmented else None
-        form = {"reverse": reverse, "exclusive": exclusive}
+        form: dict[str, Any] = {"reverse": reverse, "exclusive": exclusive}
         for dtype in ("float32", "int32"):
             start = np.dtype(dtype).type(5)
             found = jscan.cumsum(jnp.asarray(x, dtype), segments=heads, init=start, **form)
@@ -111,7 +112,7 @@ def test_few_rows_and_lanes_take_turns_side_by_side(shape):
     heads = np.random.default_rng(3).random(shape) < 0.1
     found = jscan.cumsum(x, axis, segments=heads, reverse=True)
     rows = zip(np.moveaxis(x, axis, -1), np.moveaxis(heads, axis, -1), strict=True)
-    how = {"reverse": True, "exclusive": False, "start": None, "identity": (0,)}
+    how: dict[str, Any] = {"reverse": True, "exclusive": False, "start": None, "identity": (0,)}
     wanted = [
         loop(lambda a, b: (a[0] + b[0],), [row.tolist()], flags, **how)[0] for row, flags in rows
     ]
