@@ -362,9 +362,11 @@ def why_inexpressible(jaxpr: core.ClosedJaxpr) -> str | None:
         with ir.InsertionPoint(entry):
             try:
                 triton.lower_jaxpr_to_triton_ir(context, jaxpr.jaxpr, None, *entry.arguments)
+                tt.return_([])
+                function.verify()
             except (NotImplementedError, ValueError, triton.LoweringError) as error:
                 return str(error).splitlines()[0]
-            except (AssertionError, RuntimeError) as error:  # of what its rules do not foresee
+            except (AssertionError, RuntimeError, TypeError, ir.MLIRError) as error:  # of what its rules do not foresee
                 return f"its lowering fails: {error}"
     return None
 
