@@ -67,8 +67,27 @@ def _prepare(combine: Combine, engine: Engine) -> core.ClosedJaxpr:
 
     prepared = trace_scalars(operator, dtypes * 2)
     prepared = contracted(in_words(prepared, trace_scalars), trace_scalars)
+    prepared = _computed(prepared)
     _check(prepared, "the operator", engine)
     return prepared
+
+
+def _computed(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The operator with results of equations alone: Pallas lowers no bits of a constant float."""
+    jaxpr = operator.jaxpr
+    if not any(isinstance(v, core.Literal) for v in jaxpr.outvars):
+        return operator
+
+    def made(result: Scalar) -> Scalar:
+        if not isinstance(result, np.floating):
+            return result
+        bits = language.unsigned(result.view(f"uint{8 * result.itemsize}"))
+        return lax.bitcast_convert_type(bits, result.dtype)
+
+    def run(*scalars: Scalar) -> list[Scalar]:
+        return [made(x) for x in evaluate(jaxpr, scalars, (bound,))]
+
+    return trace_scalars(run, [np.dtype(a.dtype) for a in operator.in_avals])
 
 
 def expressible(jaxpr: core.ClosedJaxpr, engine: Engine) -> core.ClosedJaxpr:

@@ -195,7 +195,27 @@ def test_choices_by_a_number(dtype):
     assert calls(cuda_program(scan, array(5000, dtype))) == 1
 
 
-@pytest.mark.skipif(engines.why_missing("pallas") is not None, reason="jax has no Pallas for Triton")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int8", "bool"])
+def test_results_that_are_constants(dtype):
+    def scan(x, y):
+        def combined(a, b):
+            return a[0] + b[0], jnp.ones_like(b[1])
+
+        return jscan.associative_scan(combined, (x, y))
+
+    with jax.enable_x64(True):
+        program = cuda_program(scan, array(5000), array(5000, dtype))
+    assert calls(program) == 1
+
+
+def test_conjugates_of_real_numbers():
+    def scan(x):
+        return jscan.associative_scan(lambda a, b: jnp.real(lax.conj(a) + b), x)
+
+    assert calls(cuda_program(scan, array(5000))) == 1
+
+
+@pytest.mark.skipif(engines.why_missing("pallas") is not None, reason="needs Pallas for Triton")
 def test_what_does_not_verify_is_inexpressible():
     from jscan.kernels.engines import pallas
 

@@ -366,7 +366,8 @@ def why_inexpressible(jaxpr: core.ClosedJaxpr) -> str | None:
                 function.verify()
             except (NotImplementedError, ValueError, triton.LoweringError) as error:
                 return str(error).splitlines()[0]
-            except (AssertionError, RuntimeError, TypeError, ir.MLIRError) as error:  # of what its rules do not foresee
+            # Of what its rules do not foresee.
+            except (AssertionError, AttributeError, RuntimeError, TypeError, ir.MLIRError) as error:
                 return f"its lowering fails: {error}"
     return None
 
