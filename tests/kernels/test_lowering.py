@@ -210,7 +210,7 @@ def test_results_that_are_constants(dtype):
 
 def test_conjugates_of_real_numbers():
     def scan(x):
-        return jscan.associative_scan(lambda a, b: jnp.real(lax.conj(a) + b), x)
+        return jscan.associative_scan(lambda a, b: jnp.real(lax.conj(a)) + b, x)
 
     assert calls(cuda_program(scan, array(5000))) == 1
 
