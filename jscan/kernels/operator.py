@@ -259,14 +259,14 @@ def _unchanged(equation: core.JaxprEqn, operands: Sequence[Value]) -> Sequence[V
 
 def _chosen_by_number(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Value] | None:
     """The rule for a choice by a number, in place of which engines take some by bools."""
-    which, *cases = operands
-    if equation.primitive.name != "select_n" or which.dtype == np.bool_:
+    if equation.primitive.name != "select_n" or aval(equation.invars[0]).dtype == np.bool_:
         return None
+    which, *cases = operands
 
-    def chosen(first: Scalar, *others: Scalar) -> Scalar:
+    def chosen(found: Scalar, *others: Scalar) -> Scalar:
         for number, other in enumerate(others, 1):
-            first = lax.select(which >= np.int32(number), other, first)
-        return first
+            found = lax.select(which >= np.int32(number), other, found)
+        return found
 
     if isinstance(cases[0], tuple):
         return [(chosen(*(x for x, _ in cases)), chosen(*(y for _, y in cases)))]
