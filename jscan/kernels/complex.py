@@ -132,7 +132,7 @@ def _log1p(x: Pair) -> Pair:
 
 def _conjugate(x: Part | Pair) -> Pair:
     """The conjugate, which is complex of real numbers, too."""
-    return (x[0], -x[1]) if isinstance(x, tuple) else (x, jnp.full_like(x, -0.0))
+    return (x[0], -x[1]) if isinstance(x, tuple) else (x, lax.full_like(x, 0))
 
 
 def _greater(x: Pair, y: Pair) -> jax.Array:
