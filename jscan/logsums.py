@@ -10,17 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jscan import operators
 from jscan.combine import Combine, trace
 from jscan.jaxprs import structure
 
 
 def is_logaddexp(combine: Combine) -> bool:
-    """Whether ``combine`` is ``jnp.logaddexp`` of one real leaf."""
+    """Whether ``combine`` is ``logaddexp`` of one real leaf."""
     return _is_of(combine, np.float32, np.float64)
 
 
 def is_complex_logaddexp(combine: Combine) -> bool:
-    """Whether ``combine`` is ``jnp.logaddexp`` of one complex leaf."""
+    """Whether ``combine`` is ``logaddexp`` of one complex leaf."""
     return _is_of(combine, np.complex64, np.complex128)
 
 
@@ -31,15 +32,18 @@ def _is_of(combine: Combine, *dtypes: type) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _same(combine: Combine, dtype: np.dtype) -> bool:
-    return structure(combine.jaxpr.jaxpr) == _reference(dtype)
+    return structure(combine.jaxpr.jaxpr) in _references(dtype)
 
 
 @functools.cache
-def _reference(dtype: np.dtype) -> Any:
+def _references(dtype: np.dtype) -> list[Any]:
+    """What the operator looks like: JAX's own, and the one that is associative."""
     leaf = jax.ShapeDtypeStruct((2,), dtype)
-    combine = trace(jnp.logaddexp, [leaf], jax.tree.structure(0), 0, None)
-    assert combine is not None
-    return structure(combine.jaxpr.jaxpr)
+    traced = (
+        trace(fn, [leaf], jax.tree.structure(0), 0, None)
+        for fn in (jnp.logaddexp, operators.logaddexp)
+    )
+    return [structure(combine.jaxpr.jaxpr) for combine in traced if combine is not None]
 
 
 def reduced(x: jax.Array, *, axis: int) -> jax.Array:

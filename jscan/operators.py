@@ -176,6 +176,18 @@ def _log_of_zero(dtype: np.dtype) -> float | None:
     return -np.inf if _is(dtype, jnp.floating, jnp.complexfloating) else None
 
 
+def _log_of_sum(a: jax.Array, b: jax.Array) -> jax.Array:
+    """The operator ``jnp.logaddexp``, which of complex numbers has NaN for a sum of two zeros.
+
+    It would not be associative: what is masked by minus infinity would be NaN from there on.
+    """
+    total = jnp.logaddexp(a, b)
+    if not jnp.iscomplexobj(total):
+        return total
+    nothing = (jnp.real(a) == -np.inf) & (jnp.real(b) == -np.inf)
+    return jnp.where(nothing, jnp.full_like(total, -np.inf), total)
+
+
 add: Operator = Operator("add", lax.add, _number(0))
 mul: Operator = Operator("mul", lax.mul, _number(1))
 max: Operator = Operator("max", lax.max, _lowest)
@@ -183,5 +195,5 @@ min: Operator = Operator("min", lax.min, _highest)
 bitwise_and: Operator = Operator("bitwise_and", lax.bitwise_and, _all_bits)
 bitwise_or: Operator = Operator("bitwise_or", lax.bitwise_or, _no_bits)
 bitwise_xor: Operator = Operator("bitwise_xor", lax.bitwise_xor, _no_bits)
-logaddexp: Operator = Operator("logaddexp", jnp.logaddexp, _log_of_zero)
+logaddexp: Operator = Operator("logaddexp", _log_of_sum, _log_of_zero)
 affine: Affine = Affine("affine", lax.mul, _number(1))

@@ -130,6 +130,11 @@ def _log1p(x: Pair) -> Pair:
     return (size / 2, jnp.arctan2(x[1], 1 + x[0]))
 
 
+def _conjugate(x: Part | Pair) -> Pair:
+    """The conjugate, which is complex of real numbers, too."""
+    return (x[0], -x[1]) if isinstance(x, tuple) else (x, lax.full_like(x, 0))
+
+
 def _greater(x: Pair, y: Pair) -> jax.Array:
     """Whether x > y in the lexicographic order, which is XLA's."""
     return (x[0] > y[0]) | ((x[0] == y[0]) & (x[1] > y[1]))
@@ -145,7 +150,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "min": lambda x, y: _select(_greater(y, x), y, x),
     "neg": lambda x: (-x[0], -x[1]),
     "abs": _abs,
-    "conj": lambda x: (x[0], -x[1]),
+    "conj": _conjugate,
     "exp": _exp,
     "log": lambda x: (jnp.log(_abs(x)), jnp.arctan2(x[1], x[0])),
     "log1p": _log1p,

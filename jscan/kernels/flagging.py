@@ -165,7 +165,8 @@ def _called(
 ) -> jax.Array:
     marks = launch.whole_bytes(marks).reshape(-1)
     geometry = _geometry(marks.size, marks.dtype.itemsize)
-    apart = 16 if packed and marks.dtype.itemsize == 1 else 4
+    # Of words what a thread reads at once; bytes are written four at once.
+    apart = 16 // marks.dtype.itemsize if packed else 4
     kernel = _Marks(geometry, row, packed, apart).kernel
     return _launched(kernel, marks, size, dtype, geometry, interpret)
 
@@ -248,10 +249,7 @@ class _Marks:
     def _marks(self, tile: Tile, given: Ref, *, ends: bool) -> list[jax.Array]:
         """Whether the elements at each place are heads."""
         view = View((1, self.geometry.n, 1), (1, 1))
-        here = language.quarters(tile.load(given, view))
-        if self.apart == 16:
-            by_quarters = [language.quarters(x) for x in here]
-            here = [by_quarters[place % 4][place // 4] for place in self.places]
+        here = language.deinterleave(tile.load(given, view), self.apart)
         if not self.row:
             return [x != 0 for x in here]
         behind = [self._before(tile, given, ends=ends), *here[:-1]]
@@ -304,14 +302,14 @@ def _store_bytes(tile: Tile, result: Ref, marks: Sequence[jax.Array], *, ends: b
         first = tile.first_in_memory() + np.int32(place)
         exists = first + number * np.int32(4) < np.int32(tile.geometry.n)
         terms = [(first, 1), (number, 4)]
-        language.store_integers(result, terms, mark.astype(jnp.uint8), mask=exists)
+        language.store(result, terms, mark.astype(jnp.uint8), mask=exists, into_bytes=True)
 
 
 def _store_octets(tile: Tile, result: Ref, octets: jax.Array) -> None:
     """Writes four bytes at once, each a flag."""
     every = lax.broadcasted_iota(jnp.int32, octets.shape, 0)
     start = tile.index * np.int32(octets.size)
-    language.store_integers(result, [(start, 1), (every, 1)], octets)
+    language.store(result, [(start, 1), (every, 1)], octets, into_bytes=True)
 
 
 def _spread(given: Ref, result: Ref, width: int, tile: Tile, *, ends: bool) -> None:

@@ -11,8 +11,7 @@
     fma                z + x y of floats, rounded once
     fast_exp2, ...     the hardware's instructions
     unsigned, opaque, settle, hold   values as the compiler should see them
-
-A kernel's body also runs part of its work on a condition: `when`.
+    when               part of a body's work on a condition, which is no primitive
 
 Each primitive is called like a function here, and has its abstract evaluation and its meaning in
 plain JAX here too. The meaning is what an interpreter runs on a machine without a GPU. Engines
@@ -250,25 +249,18 @@ def store(
     *,
     mask: jax.Array | None = None,
     scattered: bool = False,
+    into_bytes: bool = False,
 ) -> None:
     """Writes ``value`` to ``ref``, seen flat, at the sum of ``terms``, in the lanes of ``mask``.
 
     To complex numbers, the pair of their parts is written. ``scattered`` says that the last term is
-    no place within the tile: it may be any.
+    no place within the tile: it may be any. ``into_bytes``, these are seen as uint8 or int32.
     """
     values, multipliers = zip(*terms, strict=True)
     parts = value if isinstance(value, Sequence) else [value]
-    how: dict[str, Any] = {"multipliers": multipliers, "seen_as": None}
+    seen_as = 8 * parts[0].dtype.itemsize if into_bytes else None
+    how: dict[str, Any] = {"multipliers": multipliers, "seen_as": seen_as}
     store_p.bind(ref, *values, *parts, *_present(mask), **how, scattered=scattered)
-
-
-def store_integers(
-    ref: Ref, terms: Terms, value: jax.Array, *, mask: jax.Array | None = None
-) -> None:
-    """Writes ``value``, uint8 or int32, to a ``ref`` of bytes that is seen as such integers."""
-    values, multipliers = zip(*terms, strict=True)
-    how: dict[str, Any] = {"multipliers": multipliers, "seen_as": 8 * value.dtype.itemsize}
-    store_p.bind(ref, *values, value, *_present(mask), **how, scattered=False)
 
 
 def take_ticket(words: Ref, terms: Terms) -> jax.Array:

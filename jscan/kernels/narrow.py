@@ -154,9 +154,13 @@ def _converted(value: Value, dtype: np.dtype) -> list[Value] | None:
     source = value.dtype if isinstance(value, Word) else np.dtype(value.dtype)
     if dtype == np.bool_ or not is_narrow(dtype) or source.kind not in "iub":
         return None
-    # The low bits are the same of a wider integer.
-    word = value.value if isinstance(value, Word) else value
-    return [Word(lax.convert_element_type(word, word_dtype(dtype)), dtype, source == np.bool_)]
+    word, exact = value, source == np.bool_
+    if isinstance(value, Word):
+        # More bits than the number had repeat its sign; as many or fewer are the same.
+        wider = dtype.itemsize > source.itemsize
+        word = value.exactly() if wider else value.value
+        exact = np.can_cast(source, dtype) and (wider or value.exact)
+    return [Word(lax.convert_element_type(word, word_dtype(dtype)), dtype, exact)]
 
 
 def _others(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Value]:

@@ -67,8 +67,27 @@ def _prepare(combine: Combine, engine: Engine) -> core.ClosedJaxpr:
 
     prepared = trace_scalars(operator, dtypes * 2)
     prepared = contracted(in_words(prepared, trace_scalars), trace_scalars)
+    prepared = _computed(prepared)
     _check(prepared, "the operator", engine)
     return prepared
+
+
+def _computed(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The operator with results of equations alone: Pallas lowers no bits of a constant float."""
+    jaxpr = operator.jaxpr
+    if not any(isinstance(v, core.Literal) for v in jaxpr.outvars):
+        return operator
+
+    def made(result: Scalar) -> Scalar:
+        if not isinstance(result, np.floating):
+            return result
+        bits = language.unsigned(result.view(f"uint{8 * result.itemsize}"))
+        return lax.bitcast_convert_type(bits, result.dtype)
+
+    def run(*scalars: Scalar) -> list[Scalar]:
+        return [made(x) for x in evaluate(jaxpr, scalars, (bound,))]
+
+    return trace_scalars(run, [np.dtype(a.dtype) for a in operator.in_avals])
 
 
 def expressible(jaxpr: core.ClosedJaxpr, engine: Engine) -> core.ClosedJaxpr:
@@ -114,7 +133,8 @@ def commuting_identity(operator: core.ClosedJaxpr) -> Scalar | None:
     if len(jaxpr.invars) != 2 or len(jaxpr.eqns) != 1:
         return None
     [equation] = jaxpr.eqns
-    if set(equation.invars) != set(jaxpr.invars) or equation.outvars != jaxpr.outvars:
+    pair = list(jaxpr.invars)
+    if list(equation.invars) not in (pair, pair[::-1]) or equation.outvars != jaxpr.outvars:
         return None
     dtype = np.dtype(operator.out_avals[0].dtype)
     name = equation.primitive.name
@@ -177,7 +197,7 @@ def _is_affine(operator: core.ClosedJaxpr) -> bool:
         return False
     rest = [e for e in jaxpr.eqns if e is not slopes[0]]
     names = [e.primitive.name for e in rest]
-    if names == ["jscan_fma"]:
+    if names == ["jscan_fma"] and not rest[0].params["minus"]:
         x, y, z = rest[0].invars
         return {x, y} == {b, c} and z == d and jaxpr.outvars[1] == rest[0].outvars[0]
     if names != ["mul", "add"]:
@@ -221,7 +241,7 @@ def _evaluate(
     def short_log1p(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Value] | None:
         return [_log1p_of_fraction(*operands)] if _takes_fraction(equation, makers) else None
 
-    rules = (short_log1p, _unchanged, _on_pairs, _extremum, bound)
+    rules = (short_log1p, _unchanged, _chosen_by_number, _on_pairs, _extremum, bound)
     return evaluate(jaxpr, [*consts, *operands], rules, _number)
 
 
@@ -235,6 +255,22 @@ def _number(scalar: np.generic) -> Value:
 def _unchanged(equation: core.JaxprEqn, operands: Sequence[Value]) -> Sequence[Value] | None:
     """The rule for primitives that do nothing to a value."""
     return operands if equation.primitive.name == "stop_gradient" else None
+
+
+def _chosen_by_number(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Value] | None:
+    """The rule for a choice by a number, in place of which engines take some by bools."""
+    if equation.primitive.name != "select_n" or aval(equation.invars[0]).dtype == np.bool_:
+        return None
+    which, *cases = operands
+
+    def chosen(found: Scalar, *others: Scalar) -> Scalar:
+        for number, other in enumerate(others, 1):
+            found = lax.select(which >= np.int32(number), other, found)
+        return found
+
+    if isinstance(cases[0], tuple):
+        return [(chosen(*(x for x, _ in cases)), chosen(*(y for _, y in cases)))]
+    return [chosen(*cases)]
 
 
 def _on_pairs(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Value] | None:

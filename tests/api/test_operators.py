@@ -116,6 +116,20 @@ def test_logaddexp_of_complex_numbers(dtype):
     reference.assert_within(result, expected, error)
 
 
+@pytest.mark.parametrize("method", ["xla", "auto"])
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_complex_numbers_behind_logarithms_of_zero(dtype, method):
+    """What is masked adds nothing, however much of it there is; `jnp.logaddexp` would make NaN."""
+    x = np.array([-np.inf, complex(-np.inf, 5), 1 + 2j, -np.inf, 3 - 1j], dtype)
+    sums = np.exp(x.astype(complex)).cumsum()[2:]
+    found = np.asarray(jscan.cumlogsumexp(x, method=method))
+    np.testing.assert_array_equal(np.exp(found[:2]), 0)
+    np.testing.assert_allclose(np.exp(found[2:]), sums, rtol=1e-5)
+    total = jscan.reduce(operators.logaddexp, x, method=method)
+    np.testing.assert_allclose(np.exp(total), sums[-1], rtol=1e-5)
+    assert np.isneginf(np.real(jscan.reduce(operators.logaddexp, x[:2], method=method)))
+
+
 @pytest.mark.parametrize(
     "name", ["add", "mul", "max", "min", "bitwise_and", "bitwise_or", "bitwise_xor"]
 )

@@ -88,6 +88,13 @@ def test_scans_are_those_of_a_loop(dtype, reverse):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_an_operator_of_one_instruction_may_hold_a_constant():
+    x = np.arange(50, dtype=np.float32)
+    with primitives.interpreted(), primitives.tiled(TILE):
+        found = jscan.associative_scan(lambda a, b: a + b * 1.0, x, method="lookback")
+    np.testing.assert_array_equal(found, x.cumsum())
+
+
 def test_a_negated_product_is_compiled_by_every_triton():
     # Triton's own compiler legalises `math.fma`, and no `arith.negf`, which XLA's does.
     slopes = jax.ShapeDtypeStruct((3, 1 << 12), jnp.complex64)

@@ -12,6 +12,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jax.sharding import AbstractDevice, AbstractMesh
 
 import jscan
@@ -178,6 +179,53 @@ def test_an_operator_on_small_blocks_is_a_kernel_and_one_on_large_ones_falls_bac
     for size, count in ((2, 1), (8, 0)):
         elems = jax.ShapeDtypeStruct((50, size, size), jnp.float32)
         assert calls(cuda_program(lambda e: jscan.associative_scan(jnp.matmul, e), elems)) == count
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
+def test_choices_by_a_number(dtype):
+    """Triton chooses by bools alone, and the rule of Pallas takes a number for one."""
+
+    def scan(x):
+        def chosen(a, b):
+            which = jnp.real(b).astype(jnp.int32)
+            return lax.select_n(jnp.clip(which, 0, 2), a, b, a + b)
+
+        return jscan.associative_scan(chosen, x)
+
+    assert calls(cuda_program(scan, array(5000, dtype))) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int8", "bool"])
+def test_results_that_are_constants(dtype):
+    def scan(x, y):
+        def combined(a, b):
+            return a[0] + b[0], jnp.ones_like(b[1])
+
+        return jscan.associative_scan(combined, (x, y))
+
+    with jax.enable_x64(True):
+        program = cuda_program(scan, array(5000), array(5000, dtype))
+    assert calls(program) == 1
+
+
+def test_conjugates_of_real_numbers():
+    def scan(x):
+        return jscan.associative_scan(lambda a, b: jnp.real(lax.conj(a)) + b, x)
+
+    assert calls(cuda_program(scan, array(5000))) == 1
+
+
+@pytest.mark.skipif(engines.why_missing("pallas") is not None, reason="needs Pallas for Triton")
+def test_what_does_not_verify_is_inexpressible():
+    from jscan.kernels.engines import pallas
+
+    def of_scalars(*cases):
+        scalars = [jax.ShapeDtypeStruct((), jnp.float32)] * cases[0]
+        number = jax.ShapeDtypeStruct((), jnp.int32)
+        return pallas.why_inexpressible(jax.make_jaxpr(lax.select_n)(number, *scalars))
+
+    assert "arith.select" in of_scalars(2)
+    assert "arguments" in of_scalars(3)
 
 
 @pytest.mark.parametrize("n", [0, 1])

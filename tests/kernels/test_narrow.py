@@ -58,6 +58,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "doubled": _doubled,
     "by floats": _by_floats,
     "through 32 bits": _through_32,
+    "by a number": lambda a, b: lax.select_n(b.astype(jnp.int32) % 3, a, b, a + b),
 }
 """They need not associate: in one tile they are applied as in a loop, if it has two elements."""
 
@@ -116,6 +117,12 @@ def _affine(a: Any, b: Any) -> Any:
     return a[0] * b[0], b[0] * a[1] + b[1]
 
 
+def _sum_and_its_number(a: Any, b: Any) -> Any:
+    """The other leaf of the sum, not of the low bits that it is computed in."""
+    total = a[0] + b[0]
+    return total, total.astype(b[1].dtype)
+
+
 MANY = {
     "argmax": (_argmax, ("int8", "int32")),
     "argmax in float32": (_argmax, ("uint16", "float32")),
@@ -124,6 +131,9 @@ MANY = {
     "own segments": (_own_segments, ("bool", "int8")),
     "affine": (_affine, ("int8", "int8")),
     "affine, unsigned": (_affine, ("uint16", "uint16")),
+    "widened": (_sum_and_its_number, ("int8", "int16")),
+    "widened, unsigned": (_sum_and_its_number, ("uint8", "int16")),
+    "widened to unsigned": (_sum_and_its_number, ("int8", "uint16")),
 }
 
 

@@ -342,14 +342,10 @@ def why_inexpressible(jaxpr: core.ClosedJaxpr) -> str | None:
     with triton._new_ir_context(), ir.Location.unknown():
         module = ir.Module.create()
         types = [triton._dtype_to_ir_type(a.dtype) for a in jaxpr.in_avals]
-        function = tt.FuncOp(
-            "operator",
-            ir.TypeAttr.get(ir.FunctionType.get(types, [])),
-            sym_visibility="public",
-            ip=ir.InsertionPoint.at_block_begin(module.body),
-        )
-        function.body.blocks.append(*types)
-        [entry] = function.body.blocks
+        kind = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+        place = ir.InsertionPoint.at_block_begin(module.body)
+        function = tt.FuncOp("operator", kind, sym_visibility="public", ip=place)
+        entry = function.body.blocks.append(*types)
         context = ModuleContext(
             name="operator",
             grid_mapping=None,
@@ -362,9 +358,12 @@ def why_inexpressible(jaxpr: core.ClosedJaxpr) -> str | None:
         with ir.InsertionPoint(entry):
             try:
                 triton.lower_jaxpr_to_triton_ir(context, jaxpr.jaxpr, None, *entry.arguments)
+                tt.return_([])
+                function.verify()
             except (NotImplementedError, ValueError, triton.LoweringError) as error:
                 return str(error).splitlines()[0]
-            except (AssertionError, RuntimeError) as error:  # of what its rules do not foresee
+            # Of what its rules do not foresee.
+            except (AssertionError, AttributeError, RuntimeError, TypeError, ir.MLIRError) as error:
                 return f"its lowering fails: {error}"
     return None
 
