@@ -60,8 +60,9 @@ autodoc_typehints = "none"  # docstrings say more: shapes, dtypes, what is stati
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
+
 def run_page(app: Sphinx, name: str, source: list[str]) -> None:
-    """Runs a page's Python in a namespace of its own, and warns where it is not as the page says."""
+    """Runs a page's Python in a namespace of its own; warns where it is not as the page says."""
     del app
     page, output = program(source[0]), io.StringIO()
     try:

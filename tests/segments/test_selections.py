@@ -248,7 +248,7 @@ def test_derivatives(form):
         return jnp.where(jnp.isfinite(values), jnp.sin(values), 0)
 
     for function in (of_sorted, of_greatest):
-        check_grads(function, (x,), order=2, rtol=1e-4, atol=1e-4)
+        check_grads(jax.jit(function), (x,), order=2, rtol=1e-4, atol=1e-4)
 
 
 def test_vmap_of_data_of_ids_and_of_plans():
@@ -263,7 +263,7 @@ def test_vmap_of_data_of_ids_and_of_plans():
         return jscan.segment_sort(x, ids, COUNT), values, places, least
 
     for in_axes, given in (((0, 0), (x, rows)), ((0, 0), (x[:2], stacked))):
-        found = jax.vmap(run, in_axes)(*given)
+        found = jax.jit(jax.vmap(run, in_axes))(*given)
         for i in range(len(given[0])):
             order = sorted_by_segment(x[i], rows[i], COUNT)
             expected = (
