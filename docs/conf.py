@@ -1,29 +1,37 @@
 """The site's build: ``python -m sphinx -W -b html docs docs/_build/html``.
 
 Pages are plain Markdown, so that they read well wherever Markdown is shown. Their Python is run
-while the site is built, page by page, each from its first line to its last: one that fails is a
-warning, and a warning ends the build. What their comments say is printed is a test's matter.
+while the site is built, page by page, each from its first line to its last, in the process that
+builds: one that fails, or prints something else than its comments say, is a warning, and a warning
+ends the build.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import pathlib
 import re
 import shutil
+import sys
+import traceback
 from typing import Any
 
 from sphinx.application import Sphinx
-
-import jscan
+from sphinx.util import logging
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+
+import jscan
+from tests.docs.programs import PRINTED, program
 
 project = "jscan"
 author = "the authors of jscan"
 version = release = jscan.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 exclude_patterns = ["_build", "**/README.md"]
 html_theme = "sphinx_book_theme"
 html_title = "jscan"
@@ -44,11 +52,6 @@ suppress_warnings = [
     "myst.header"
 ]  # the page of all figures is included below a heading of its own
 
-nb_execution_mode = "force"
-nb_execution_timeout = 120
-nb_execution_show_tb = True
-nb_remove_code_outputs = True  # comments say what is printed
-
 default_role = "py:obj"
 add_module_names = False
 autodoc_member_order = "bysource"
@@ -57,16 +60,20 @@ autodoc_typehints = "none"  # docstrings say more: shapes, dtypes, what is stati
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
-NOTEBOOK = "---\nfile_format: mystnb\nkernelspec: {name: python3}\n---\n"
 
-
-def as_notebook(app: Sphinx, name: str, source: list[str]) -> None:
-    """A page whose blocks of Python are cells to run."""
-    del app, name
-    [text] = source
-    cells = re.sub(r"^```python$", "```{code-cell}", text, flags=re.M)
-    if cells != text:
-        source[0] = NOTEBOOK + cells
+def run_page(app: Sphinx, name: str, source: list[str]) -> None:
+    """Runs a page's Python in a namespace of its own; warns where it is not as the page says."""
+    del app
+    page, output = program(source[0]), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output):
+            exec(compile(page, name, "exec"), {"__name__": "__main__"})
+    except Exception:
+        logging.getLogger(__name__).warning(traceback.format_exc(), location=name)
+        return
+    said, expected = output.getvalue().splitlines(), PRINTED.findall(page)
+    if said != expected:
+        logging.getLogger(__name__).warning("%s is printed, not %s", said, expected, location=name)
 
 
 def with_links(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
@@ -100,7 +107,7 @@ def add_player(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     """Adds what is here to Sphinx."""
-    app.connect("source-read", as_notebook)
+    app.connect("source-read", run_page)
     app.connect("autodoc-process-docstring", with_links)
     app.connect("autodoc-process-docstring", with_pictures, priority=400)  # before napoleon
     app.connect("build-finished", add_player)

@@ -19,6 +19,7 @@ import jax
 import pytest
 from hypothesis import settings
 
+from tests.contexts import one_for_all
 from tests.engines import ENGINES, Engine
 from tests.quick import leave_to_the_thorough
 
@@ -80,6 +81,13 @@ def pytest_runtest_makereport(
 MAPPED = 32_000
 """Linux lets a process have 65,530 mapped regions, and each compiled program takes some three. One
 more ends the process."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_contexts() -> Iterator[None]:
+    """Lowers the programs of a file in one context."""
+    with one_for_all():
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

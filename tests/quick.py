@@ -8,9 +8,9 @@ the thorough, which play no part here. Among the cases of one test function (tho
 from the others, since most machines skip them, and of a product those on interpreted kernels):
 
 1. The place of a case is the sum of the positions of its values, one for each `parametrize`,
-   counted from 0. Every twelfth place is quick, of those for a GPU every fourth: 0, 12, 24, … on
-   the oldest jax and 1, 13, 25, … on newer ones, so that two versions run a sixth. In a table of
-   two parameters the quick cases lie on diagonals: each value of the one meets a twelfth of the
+   counted from 0. Every 24th place is quick, of those for a GPU every fourth: 0, 24, 48, … on the
+   oldest jax and 1, 25, 49, … on newer ones, so that two versions run a twelfth. In a table of
+   two parameters the quick cases lie on diagonals: each value of the one meets a 24th of the
    values of the other.
 2. Values of parameters that no such case has are shown by further cases, of which those that show
    most come first; sizes excepted, of which there are many.
@@ -41,7 +41,7 @@ class Case:
     shown: frozenset[Hashable] = frozenset()  # its values of the parameters that are shown
 
 
-EVERY, EVERY_ON_GPU = 12, 4
+EVERY, EVERY_ON_GPU = 24, 4
 """One of so many places is quick."""
 
 

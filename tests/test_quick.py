@@ -104,7 +104,7 @@ def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
         next(engine for engine in ENGINES if engine.interpreted is value) for value in (True, False)
     )
     functions: dict[str, list[Any]] = {
-        "a sweep": [({"size": n}, sweep) for n in range(13)],
+        "a sweep": [({"size": n}, sweep) for n in range(25)],
         "another": [({"size": n}, sweep) for n in (1, 2)],
         "with more on a GPU": [
             ({"size": 1}, sweep),
@@ -112,10 +112,10 @@ def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
             ({"size": 3}, sweep, gpu),
         ],
         "partly thorough": [({"size": 1}, sweep, thorough), ({"size": 2}, sweep)],
-        "a product": [({"size": n}, product) for n in range(13)],
+        "a product": [({"size": n}, product) for n in range(25)],
         "a product on a GPU": [({"size": n}, product, gpu) for n in range(3)],
         "no sweep": [({"size": n},) for n in range(4)],
-        "interpreted": [({"engine": interpreted, "size": n},) for n in range(13)],
+        "interpreted": [({"engine": interpreted, "size": n},) for n in range(25)],
         "compiled": [({"engine": compiled, "size": n},) for n in range(2)],
     }
     items = {
@@ -127,13 +127,13 @@ def test_functions_choose_by_themselves_and_only_among_cases_of_many(request):
         function: [item.get_closest_marker("thorough") is None for item in of_one]
         for function, of_one in items.items()
     } == {
-        "a sweep": [True, *[False] * 11, True],
+        "a sweep": [True, *[False] * 23, True],
         "another": [True, False],
         "with more on a GPU": [True, True, False],
         "partly thorough": [False, True],
-        "a product": [True, *[False] * 11, True],
+        "a product": [True, *[False] * 23, True],
         "a product on a GPU": [True] * 3,
         "no sweep": [True] * 4,
-        "interpreted": [True, *[False] * 11, True],
+        "interpreted": [True, *[False] * 23, True],
         "compiled": [True, True],
     }

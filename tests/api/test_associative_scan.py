@@ -222,8 +222,9 @@ def test_matmul_is_right_in_blocks_and_in_plain_jax(form, method):
     elems = np.random.default_rng(5).integers(-3, 4, (11, 3, 3))
     flags = head_flags((11,), share=0.3) if segmented else None
     options = {"reverse": reverse, "exclusive": exclusive, "identity": np.eye(3, dtype=int)}
-    actual = jscan.associative_scan(jnp.matmul, elems, segments=flags, method=method, **options)
-    reference.assert_equal(actual, reference.scan(np.matmul, elems, flags=flags, **options))
+    scan = partial(jscan.associative_scan, jnp.matmul, segments=flags, method=method, **options)
+    expected = reference.scan(np.matmul, elems, flags=flags, **options)
+    reference.assert_equal(jax.jit(scan)(elems), expected)
 
 
 def test_leaves_of_unequal_shape_are_scanned_together():

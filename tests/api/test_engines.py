@@ -33,7 +33,7 @@ def run(program, **environment):
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
         env={**os.environ, **environment},
     )

@@ -129,14 +129,15 @@ def test_an_operator_on_whole_arrays_takes_an_init_of_another_layout(name, specs
     def total(x, init):
         return jnp.sum(f(x, init))
 
-    want = f(x, init), *jax.grad(total, (0, 1))(x, init)
+    whole, slopes = jax.jit(f), jax.jit(jax.grad(total, (0, 1)))
+    want = whole(x, init), *slopes(x, init)
     devices = jax.devices("cpu")[:4]
     mesh = jax.make_mesh((4,), ("rows",), (AxisType.Explicit,), devices=devices)
     with jax.set_mesh(mesh):
         placed = [
             jax.device_put(a, NamedSharding(mesh, s)) for a, s in zip((x, init), specs, strict=True)
         ]
-        found = jax.jit(f)(*placed), *jax.jit(jax.grad(total, (0, 1)))(*placed)
+        found = whole(*placed), *slopes(*placed)
         assert f(*placed).sharding.spec[0] == (specs[0] or (None,))[0]
     for got, wanted in zip(found, want, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-4)

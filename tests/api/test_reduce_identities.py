@@ -5,6 +5,7 @@ And by operators on whole arrays, which combine slices that are arrays themselve
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -233,13 +234,14 @@ MATRICES = np.random.default_rng(0).integers(-2, 3, (40, 2, 2))
 def test_products_of_matrices_by_segments(description):
     numbers, count = numbers_of(description, 10)
     for more in (3, -1):
-        actual = jscan.reduce(
+        products = partial(
+            jscan.reduce,
             jnp.matmul,
-            MATRICES[:10],
             identity=np.eye(2, dtype=int),
             segments=DESCRIPTORS[description](10),
             num_segments=count + more,
         )
+        actual = jax.jit(products)(MATRICES[:10])
         expected = reference.reduce_by_segments(
             np.matmul, MATRICES[:10], numbers, count + more, identity=np.eye(2)
         )
@@ -255,11 +257,12 @@ def test_the_product_of_all_matrices(n):
 
 def test_products_of_matrices_along_another_axis_by_flags_of_every_row():
     x, flags = MATRICES[:18].reshape(3, 6, 2, 2), head_flags((3, 6), share=0.4)
-    options: dict[str, Any] = {"identity": np.eye(2, dtype=int)}
+    options: dict[str, Any] = {"axis": 1, "identity": np.eye(2, dtype=int)}
     expected = reference.reduce_by_segments(
-        np.matmul, x, reference.numbers_of(flags, axis=1), 7, axis=1, **options
+        np.matmul, x, reference.numbers_of(flags, axis=1), 7, **options
     )
-    actual = jscan.reduce(jnp.matmul, x, 1, segments=flags, num_segments=7, **options)
+    products = partial(jscan.reduce, jnp.matmul, segments=flags, num_segments=7, **options)
+    actual = jax.jit(products)(x)
     reference.assert_equal(actual, expected)
 
 
@@ -272,7 +275,8 @@ def test_leaves_of_unequal_shapes():
     elems = np.arange(7), np.arange(21).reshape(7, 3)
     flags = head_flags((7,), share=0.4)
     identity = (0, np.zeros(3, int))
-    actual = jscan.reduce(weighted, elems, identity=identity, segments=flags, num_segments=9)
+    totals = partial(jscan.reduce, weighted, identity=identity, segments=flags, num_segments=9)
+    actual = jax.jit(totals)(elems)
     expected = reference.reduce_by_segments(
         weighted, elems, reference.numbers_of(flags), 9, identity=identity
     )

@@ -24,7 +24,7 @@ every_dtype = pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 every_float = pytest.mark.parametrize("dtype", FLOATS)
 
 X = [1, 0, 1, 1, 0]
-IDS = np.array([0, 0, 2, 2, 4])
+IDS = np.array([0, 0, 2, 2, 4], np.int32)
 
 
 def elements(dtype):

@@ -30,7 +30,7 @@ def lower(n):
 def run(program):
     """A Python process of its own, with 4 CPU devices as here."""
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False
     )
     return done.stdout + done.stderr
 

@@ -32,7 +32,7 @@ def test_medians_and_lines():
 
 @pytest.mark.parametrize(("side", "scan", "gradient"), [(3, 5.0, 15.0), (4, 15.0, 60.0)])
 def test_scans_of_small_products_compile_in_seconds(side, scan, gradient):
-    """A tree of unrolled products would take minutes on a CPU."""
+    """A tree of unrolled products would take minutes on a CPU. Other processes do not count."""
     x = jax.ShapeDtypeStruct((2**20, side, side), jnp.float32)
 
     def products(x):
@@ -42,6 +42,6 @@ def test_scans_of_small_products_compile_in_seconds(side, scan, gradient):
         return jax.vjp(products, x)[1](cotangent)
 
     for call, operands, allowed in ((products, [x], scan), (pulled_back, [x, x], gradient)):
-        start = time.monotonic()
+        start = time.process_time()
         jax.jit(call).lower(*operands).compile()
-        assert time.monotonic() - start < allowed
+        assert time.process_time() - start < allowed

@@ -37,7 +37,7 @@ def test_what_is_real_linear_only_is_no_complex_slope(fn):
             y = scan(fn, z)
             return jnp.sum(y.real * jnp.arange(4, dtype=jnp.float32) + jnp.cos(y.imag))
 
-        return jax.grad(loss)(z)
+        return jax.jit(jax.grad(loss))(z)
 
     np.testing.assert_allclose(
         gradient(jscan.associative_scan), gradient(lax.associative_scan), rtol=1e-5, atol=1e-6
@@ -242,10 +242,14 @@ def test_a_derivative_rule_that_holds_jaxprs(same, shape):
             return jnp.sum(jnp.sin(y)) + jnp.sum(jnp.cos(z))
 
         once = jax.grad(total)
-        found = [once(x), jax.vmap(once)(jnp.stack([x, 2 * x]))]
-        if same is _by_a_branch:
-            found.append(jax.grad(lambda x: jnp.sum(once(x) ** 2))(x))
-        return found
+
+        def every(x):
+            found = [once(x), jax.vmap(once)(jnp.stack([x, 2 * x]))]
+            if same is _by_a_branch:
+                found.append(jax.grad(lambda x: jnp.sum(once(x) ** 2))(x))
+            return found
+
+        return jax.jit(every)(x)
 
     for found, expected in zip(gradients(product), gradients(jscan.operators.mul), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -275,7 +279,7 @@ def test_results_that_are_known_numbers(fn, given):
         def loss(x):
             return sum(jnp.sum(jnp.sin(y)) for y in jax.tree.leaves(scan(fn, x)))
 
-        return jax.grad(loss)(given)
+        return jax.jit(jax.grad(loss))(given)
 
     found, expected = map(gradient, (jscan.associative_scan, lax.associative_scan))
     for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):

@@ -186,17 +186,19 @@ def test_a_recurrence_transposes_from_the_other_end():
 def test_integers_transpose_too(segmented):
     a, x = np.array([2, 1, 3, 1]), np.arange(1, 5)
     heads = HEADS if segmented else None
-    matrix = np.stack(
-        [jscan.linear_recurrence(a, row, segments=heads) for row in np.eye(4, dtype=np.int64)]
-    )
-    (back,) = jax.linear_transpose(lambda b: jscan.linear_recurrence(a, b, segments=heads), x)(x)
+
+    def recurrence(b):
+        return jscan.linear_recurrence(a, b, segments=heads)
+
+    matrix = jax.vmap(recurrence)(np.eye(4, dtype=np.int64))
+    (back,) = jax.jit(jax.linear_transpose(recurrence, x))(x)
     np.testing.assert_array_equal(back, matrix @ x)
     assert back.dtype == x.dtype
 
     def total(b):
         return jscan.reduce(operators.affine, (a, b), segments=HEADS, num_segments=2)[1]
 
-    (back,) = jax.linear_transpose(total, x)(np.array([1, 2]))
+    (back,) = jax.jit(jax.linear_transpose(total, x))(np.array([1, 2]))
     np.testing.assert_array_equal(back, [1, 1, 2, 2])
 
 

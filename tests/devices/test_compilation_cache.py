@@ -175,6 +175,6 @@ def test_processes_lower_to_one_text():
         )
         for seed in ("1", "2")
     ]
-    texts = [process.communicate(timeout=300)[0] for process in started]
+    texts = [process.communicate(timeout=600)[0] for process in started]
     assert len(names_in(texts[0])) >= len(FUNCTIONS)
     assert texts[0] == texts[1]

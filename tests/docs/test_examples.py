@@ -84,7 +84,7 @@ def run(script: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
         text=True,
         encoding="utf-8",
         env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
-        timeout=300,
+        timeout=600,
         check=False,
     )
 

@@ -168,7 +168,7 @@ def test_every_suite_has_a_plot_that_is_the_same_when_drawn_again(results):
     # Another process orders sets in another way.
     again = [sys.executable, "-W", "error", "-c", DRAW, str(results)]
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)}
-    subprocess.run(again, check=True, env=environment, timeout=300)
+    subprocess.run(again, check=True, env=environment, timeout=600)
     assert {file: file.read_bytes() for file in (results / "plots").iterdir()} == pictures
 
 

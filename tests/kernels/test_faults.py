@@ -247,7 +247,7 @@ def test_when_memory_runs_out_the_next_call_works():
         env={**os.environ, **memory},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.stdout.strip() == "went on", done.stderr[-2000:]

@@ -20,7 +20,7 @@ def build(source: Path, kind: str, where: Path) -> Path:
     """The archive of a kind that the backend makes of a source tree."""
     pytest.importorskip("hatchling")
     command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(where)]
-    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=600)
     [made] = where.iterdir()
     return made
 

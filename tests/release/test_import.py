@@ -42,7 +42,7 @@ def test_an_import_is_short_and_starts_no_backend(tmp_path):
             env={**os.environ, "PYTHONPATH": ""},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=True,
         )
         file, seconds, started = told.stdout.splitlines()

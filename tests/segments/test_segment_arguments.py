@@ -16,7 +16,7 @@ from tests import reference
 from tests.cases import sorted_or_not
 from tests.segments.test_segment_reductions import REDUCTIONS, SUM, every_reduction, exact
 
-UNSORTED = np.array([2, -1, 0, 0, 3, 9, 2, 4, 0, -7, 4])
+UNSORTED = np.array([2, -1, 0, 0, 3, 9, 2, 4, 0, -7, 4], np.int32)
 CLIPPED = np.clip(UNSORTED, 0, 4)
 NUM_SEGMENTS = 5
 

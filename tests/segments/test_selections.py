@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ from tests.segments.test_statistics import COUNT, IDS
 
 K = 3
 DTYPES = (*REAL, "bool")
+ASCENDING = np.sort(IDS)
 
 
 def drawn(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> Any:
@@ -126,27 +127,42 @@ def check(x: Any, ids: Any, count: int, *given: Any, **how: Any) -> None:
         reference.assert_equal(got, want)
 
 
-def check_all_forms(x: Any, ids: Any, count: int) -> None:
-    """Ids in any order, sorted ones, plans of both, known and traced, and segments."""
-    check(x, ids, count)
-    check(x, ids, count, jscan.SegmentPlan(ids, count))
-    check(x, ids, count, jax.jit(lambda ids: jscan.SegmentPlan(ids, count))(ids))
-    ascending = np.sort(ids)
-    check(x, ascending, count, indices_are_sorted=True)
-    check(x, ascending, count, jscan.SegmentPlan(ascending, count))
-    inside = ascending[(ascending >= 0) & (ascending < count)]
-    segments = jscan.Segments.from_lengths(np.bincount(inside, minlength=count))
-    check(x[: len(inside)], inside, count, segments)
+def given_as(form: str, x: Any) -> tuple[Any, ...]:
+    """Elements, their segments and how these are given: what `check` takes."""
+    if form in ("any", "plan", "traced plan"):
+        ids = IDS
+    elif form == "segments":
+        ids = ASCENDING[(ASCENDING >= 0) & (ASCENDING < COUNT)]
+    else:
+        ids = ASCENDING
+    given: dict[str, Callable[[], tuple[Any, ...]]] = {
+        "any": tuple,
+        "sorted": tuple,
+        "plan": lambda: (jscan.SegmentPlan(ids, COUNT),),
+        "sorted plan": lambda: (jscan.SegmentPlan(ids, COUNT),),
+        "traced plan": lambda: (jax.jit(lambda ids: jscan.SegmentPlan(ids, COUNT))(ids),),
+        "segments": lambda: (jscan.Segments.from_lengths(np.bincount(ids, minlength=COUNT)),),
+    }
+    return x[: len(ids)], ids, COUNT, *given[form]()
 
 
+every_form = pytest.mark.parametrize(
+    "form", ["any", "sorted", "plan", "sorted plan", "traced plan", "segments"]
+)
+
+
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype(dtype):
-    check_all_forms(drawn((70, 2), dtype), IDS, COUNT)
+@every_form
+def test_every_dtype(form, dtype):
+    check(*given_as(form, drawn((70, 2), dtype)), indices_are_sorted=form == "sorted")
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("trailing", [(), (1,), (3, 2), (0,)])
-def test_trailing_dimensions(trailing):
-    check_all_forms(drawn((70, *trailing)), IDS, COUNT)
+@every_form
+def test_trailing_dimensions(form, trailing):
+    check(*given_as(form, drawn((70, *trailing))), indices_are_sorted=form == "sorted")
 
 
 @pytest.mark.sweep
@@ -248,7 +264,7 @@ def test_derivatives(form):
         return jnp.where(jnp.isfinite(values), jnp.sin(values), 0)
 
     for function in (of_sorted, of_greatest):
-        check_grads(function, (x,), order=2, rtol=1e-4, atol=1e-4)
+        check_grads(jax.jit(function), (x,), order=2, rtol=1e-4, atol=1e-4)
 
 
 def test_vmap_of_data_of_ids_and_of_plans():
@@ -263,7 +279,7 @@ def test_vmap_of_data_of_ids_and_of_plans():
         return jscan.segment_sort(x, ids, COUNT), values, places, least
 
     for in_axes, given in (((0, 0), (x, rows)), ((0, 0), (x[:2], stacked))):
-        found = jax.vmap(run, in_axes)(*given)
+        found = jax.jit(jax.vmap(run, in_axes))(*given)
         for i in range(len(given[0])):
             order = sorted_by_segment(x[i], rows[i], COUNT)
             expected = (

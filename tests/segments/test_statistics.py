@@ -267,7 +267,7 @@ def test_derivatives(statistic, form):
         y = statistic.function(x, *described(form))
         return jnp.where(jnp.isfinite(y), y, 0)
 
-    check_grads(function, (drawn((70, 2), "float64"),), order=2)
+    check_grads(jax.jit(function), (drawn((70, 2), "float64"),), order=2)
 
 
 @pytest.mark.sweep
@@ -282,7 +282,8 @@ def test_derivatives_of_narrow_floats(statistic, form, dtype):
         weights = jnp.arange(1, y.size + 1, dtype=y.dtype) / y.size
         return jnp.sum(jnp.where(jnp.isfinite(y), y * weights, 0).astype(x.dtype))
 
-    gradient, wide = jax.grad(total)(x), jax.grad(total)(x.astype("float64"))
+    slopes = jax.jit(jax.grad(total))
+    gradient, wide = slopes(x), slopes(x.astype("float64"))
     assert gradient.dtype == x.dtype
     np.testing.assert_allclose(
         gradient.astype("float64"), wide, rtol=8 * float(jnp.finfo(dtype).eps), atol=1e-3
@@ -296,18 +297,19 @@ def test_derivatives_where_elements_are_infinite(form):
     places = np.asarray(given[0].ids if hasattr(given[0], "ids") else given[0])
     x[places == 2] = -np.inf
     x[np.flatnonzero(places == 0)[:2]] = -np.inf
-    gradient = jax.grad(lambda x: jnp.sum(jscan.segment_logsumexp(x, *given)[:1]))(x)
+    of_all = jax.jit(jax.grad(lambda x: jnp.sum(jscan.segment_logsumexp(x, *given))))
+    of_one = jax.jit(jax.grad(lambda x: jnp.sum(jscan.segment_logsumexp(x, *given)[:1])))
+    gradient = of_one(x)
     assert np.isfinite(gradient).all()
     np.testing.assert_allclose(jnp.sum(gradient), 1)
     np.testing.assert_array_equal(gradient[places != 0], 0)
-    whole = jax.grad(lambda x: jnp.sum(jscan.segment_logsumexp(x, *given)))(x)
+    whole = of_all(x)
     np.testing.assert_array_equal(whole[places == 2], 0)
     assert np.isfinite(whole).all()
-    slopes = jax.grad(lambda x: jnp.sum(jscan.segment_softmax(x, *given) * np.arange(70.0)))(x)
-    assert np.isfinite(slopes[places != 2]).all()
+    softmax = jax.jit(lambda x: jnp.sum(jscan.segment_softmax(x, *given) * np.arange(70.0)))
+    assert np.isfinite(jax.grad(softmax)(x)[places != 2]).all()
     x[np.flatnonzero(places == 0)[-1]] = np.inf
-    gradient = jax.grad(lambda x: jnp.sum(jscan.segment_logsumexp(x, *given)))(x)
-    members = gradient[places == 0]
+    members = of_all(x)[places == 0]
     np.testing.assert_array_equal(members, np.arange(len(members)) == len(members) - 1)
 
 
@@ -322,6 +324,7 @@ def test_vmap_of_data_of_ids_and_of_plans(statistic):
     stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *plans)
     each = [statistic.expected(x[i], rows[i], COUNT) for i in range(3)]
 
+    @jax.jit
     def run(x, ids):
         return statistic.function(x, ids, COUNT)
 

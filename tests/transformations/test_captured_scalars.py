@@ -96,13 +96,13 @@ def test_derivatives(form):
         return lambda k, x: jnp.sum(jnp.sin(run(k, x)))
 
     both = [
-        jax.value_and_grad(loss(run), (0, 1))(k, x)
+        jax.jit(jax.value_and_grad(loss(run), (0, 1)))(k, x)
         for run in (by_loop, lambda k, x: scan(k, x, **options))
     ]
     for expected, found in zip(*map(jax.tree.leaves, both), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     second = [
-        jax.jvp(jax.grad(loss(run)), (k, x), (1.0, x))[1]
+        jax.jit(lambda k, x, run=run: jax.jvp(jax.grad(loss(run)), (k, x), (1.0, x))[1])(k, x)
         for run in (by_loop, lambda k, x: scan(k, x, **options))
     ]
     np.testing.assert_allclose(second[1], second[0], rtol=1e-8)
