@@ -37,12 +37,14 @@ from jscan.kernels import internals
 from jscan.kernels.addresses import Terms, shape_of_sum
 from jscan.kernels.memory import (
     deinterleave_meaning,
+    fma_meaning,
     interleave_meaning,
     load_meaning,
     peek_meaning,
     publish_meaning,
     store_meaning,
     take_ticket_meaning,
+    unsigned_meaning,
 )
 
 Aval = jax.core.ShapedArray
@@ -165,11 +167,6 @@ def fma(x: jax.Array, y: jax.Array, z: jax.Array, *, minus: bool = False) -> jax
     return fma_p.bind(x, y, z, minus=minus)
 
 
-def fma_meaning(x: jax.Array, y: jax.Array, z: jax.Array, *, minus: bool) -> jax.Array:
-    """`fma` in plain JAX, rounded twice."""
-    return z - x * y if minus else z + x * y
-
-
 def fast_exp2(x: jax.Array) -> jax.Array:
     """2^x in one instruction, float32; relative error 2^-22, subnormal results are zero."""
     return fast_exp2_p.bind(x)
@@ -184,11 +181,6 @@ def unsigned(scalar: np.generic) -> jax.Array:
     """An unsigned constant. Triton's are signed: a large one has no way in but its bits."""
     bits = scalar.dtype.itemsize * 8
     return unsigned_p.bind(scalar.view(f"int{bits}"), dtype=scalar.dtype)
-
-
-def unsigned_meaning(bits: jax.Array, *, dtype: np.dtype) -> jax.Array:
-    """`unsigned` in plain JAX."""
-    return lax.convert_element_type(bits, dtype)
 
 
 def opaque(scalar: jax.Array) -> jax.Array:

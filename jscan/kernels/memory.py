@@ -1,4 +1,4 @@
-"""What accesses to memory mean in plain JAX, and what takes tiles apart and puts them together.
+"""What accesses to memory mean in plain JAX, and other primitives that it has no function for.
 
 An access is to the array behind a reference. An interpreter runs this on a machine without a GPU
 (`jscan.kernels.language`).
@@ -29,6 +29,16 @@ def deinterleave_meaning(x: jax.Array, *, count: int) -> list[jax.Array]:
 def interleave_meaning(*parts: jax.Array) -> jax.Array:
     """The inverse of `deinterleave_meaning`."""
     return jnp.stack(parts, -1).reshape(*parts[0].shape[:-1], -1)
+
+
+def fma_meaning(x: jax.Array, y: jax.Array, z: jax.Array, *, minus: bool) -> jax.Array:
+    """`fma` in plain JAX, rounded twice."""
+    return z - x * y if minus else z + x * y
+
+
+def unsigned_meaning(bits: jax.Array, *, dtype: np.dtype) -> jax.Array:
+    """`unsigned` in plain JAX."""
+    return lax.convert_element_type(bits, dtype)
 
 
 def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array:

@@ -63,7 +63,7 @@ def matrix_in_kernels(
             f"matrices of {size} x {size} do not fit the registers of a program; "
             f"those of {LARGEST} x {LARGEST} do"
         )
-    held, _, *flags = operands
+    held, flags = operands[0], operands[2:]
     operator = matrices.operator(stored, size, accumulation_dtype(terms.dtype))
     how: dict[str, Any] = {"combine": operator, "axis": axis, "reverse": reverse}
     how |= {"method": method, "tile": tile, "interpret": interpret}

@@ -222,7 +222,8 @@ def test_recurrences(reverse, start, shared):
     flags = head_flags((300,), share=0.05)
     given = a[:1] if shared else a
     with primitives.interpreted(), primitives.tiled(TILE):
-        run = jax.jit(lambda *x: jscan.matrix_recurrence(*x, h0, segments=flags, reverse=reverse))
+        how: dict[str, Any] = {"segments": flags, "reverse": reverse}
+        run = jax.jit(lambda a, b: jscan.matrix_recurrence(a, b, h0, **how))
         found = run(given[0] if shared else given, b)
     want, state = np.zeros_like(b), np.zeros(2) if h0 is None else h0
     for t in reversed(range(300)) if reverse else range(300):
@@ -258,7 +259,7 @@ def connected(a: Any, b: Any) -> Any:
 
 
 N = 2**16
-LOWERED = {
+LOWERED: dict[str, tuple[Any, Any]] = {
     **{f"{k} x {k}": (products, of_arrays((N, k, k))) for k in (2, 3, 4)},
     "odd length": (products, of_arrays((N + 3, 3, 3))),
     "reversed": (lambda x: products(x, reverse=True), of_arrays((N, 3, 3))),
