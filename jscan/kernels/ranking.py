@@ -10,7 +10,8 @@
 
 The first two are written in place. The last two are scattered: an unmarked element of ``places``
 writes an n, from the end backwards, so that every word is written once and none twice; ``order``
-needs to be told how many elements are unmarked.
+needs to be told how many elements are unmarked. How many are marked is one more result, if it is
+asked for: the count at the end of the row, which its last strip has.
 
 A long tile whose places are scattered is walked by strips, which take few registers. Its marks are
 counted strip by strip, and read again behind the count before the tile, by which time they are in a
@@ -57,6 +58,8 @@ class Ranking(Scan):
     source: str  # of the marks: "mask", or head flags as "flags", or changes of value as "runs"
     emit: str  # "before", "number", "places", "order"
     size: int  # of the result, along the axis
+    counted: bool = dataclasses.field(default=False, kw_only=True)  # whether the total is a result
+    floats: np.dtype | None = dataclasses.field(default=None, kw_only=True)  # whose runs are sought
 
     @property
     def beside(self) -> int:
@@ -70,8 +73,13 @@ class Ranking(Scan):
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
-        """The one result, with its size."""
-        return [(self.geometry.outer * self.size * self.geometry.inner, COUNT)]
+        """What is written along the axis, then the total, each with its size."""
+        return [(self.geometry.outer * self.size * self.geometry.inner, COUNT), *self.totals]
+
+    @property
+    def totals(self) -> list[tuple[int, np.dtype]]:
+        """The total of each row, if it is a result."""
+        return [(self.geometry.outer * self.geometry.inner, COUNT)] if self.counted else []
 
     def split(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
         """The input and output references out of all of the kernel's."""
@@ -94,7 +102,9 @@ class Ranking(Scan):
         view = self.views[0]
         here = tile.load(marks, view)
         if self.source == "runs":
-            return (here != tile.load(marks, view, 1)) | tile.before_start(1)
+            before = tile.load(marks, view, 1)
+            differs = here != before if self.floats is None else differ(here, before, self.floats)
+            return differs | tile.before_start(1)
         return here != 0 if self.source == "mask" else (here != 0) | tile.before_start(1)
 
     def store(
@@ -105,7 +115,8 @@ class Ranking(Scan):
         scanned: Sequence[jax.Array],
     ) -> None:
         """Writes what follows from the count."""
-        [count], [result] = scanned, outputs
+        [count], result = scanned, outputs[0]
+        self.store_total(tile, outputs, count)
         if self.emit == "number":
             tile.store(result, count - np.int32(1))
             return
@@ -120,6 +131,18 @@ class Ranking(Scan):
             value = jnp.where(marks, element, jnp.full_like(element, tile.geometry.n))
         tile.scatter(result, self.size, place, value, where=place < np.int32(self.size))
 
+    def store_total(self, tile: Tile, outputs: Sequence[Ref], count: jax.Array) -> None:
+        """Writes how many elements of each row are marked, if that is asked for."""
+        if not self.counted:
+            return
+        g, total = tile.geometry, outputs[-1]
+
+        def write() -> None:
+            end = tile.at_end(first=g.reverse)
+            tile.scatter(total, 1, jnp.zeros_like(count), count, where=end)
+
+        language.when(tile.index == np.int32(g.tiles - 1), write)
+
     def places(
         self, tile: Tile, beside: Sequence[Ref], marks: jax.Array, before: jax.Array
     ) -> jax.Array:
@@ -130,6 +153,21 @@ class Ranking(Scan):
         # The unmarked element with f unmarked ones before it goes to n-1-f.
         last = np.int32(tile.geometry.n - 1)
         return jnp.where(marks, before, last - element + before)
+
+
+def differ(x: jax.Array, y: jax.Array, dtype: np.dtype) -> jax.Array:
+    """Whether floats of a dtype differ, where what is not a number equals what is not a number.
+
+    Their bits are compared: an instruction for floats may take subnormal numbers for zeros.
+    """
+    bits = jnp.dtype(f"int{8 * dtype.itemsize}")
+    word = np.dtype(np.int64 if dtype.itemsize == 8 else np.int32).type
+    a, b = (lax.bitcast_convert_type(v, bits).astype(word) for v in (x, y))
+    without_sign = word(np.iinfo(bits).max)
+    infinity = word(np.array(np.inf, dtype).view(bits))
+    both_zero = ((a | b) & without_sign) == word(0)
+    neither_a_number = lax.min(a & without_sign, b & without_sign) > infinity
+    return (a != b) & ~(both_zero | neither_a_number)
 
 
 def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Sequence[Ref]) -> None:
@@ -194,18 +232,16 @@ def rank(
     emit: str,
     reverse: bool,
     size: int,
+    counted: bool,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
-) -> jax.Array:
+) -> list[jax.Array]:
     """Ranks the marked elements along ``axis``, of an array that has elements.
 
-    ``unmarked`` says for ``order`` how many elements of each row are not marked.
+    ``unmarked`` says for ``order`` how many elements of each row are not marked. Where ``counted``,
+    how many are is the second result.
     """
-    marks = (
-        launch.whole_bytes(marks)
-        if source == "runs"
-        else flagging.one_byte(marks, interpret=interpret)
-    )
+    marks = readable(marks, source, interpret=interpret)
     full = marks.shape
     operator = trace_scalars(lax.add, [COUNT] * 2)
     counts = jax.ShapeDtypeStruct(full, COUNT)
@@ -228,10 +264,35 @@ def rank(
         source=source,
         emit=emit,
         size=size,
+        counted=counted,
+        floats=floats_of(marks),
     )
     beside = [] if unmarked is None else [unmarked.reshape(-1)]
     if emit in ("places", "order"):
-        [result] = run(ranking, cut, interpret, beside, "jscan_rank")
+        results = run(ranking, cut, interpret, beside, "jscan_rank")
     else:
-        [result] = scanning.run(ranking, cut, interpret, beside)
-    return result.reshape(*full[:axis], size, *full[axis + 1 :])
+        results = scanning.run(ranking, cut, interpret, beside)
+    return along(results, full, axis, size)
+
+
+def readable(marks: jax.Array, source: str, *, interpret: bool) -> jax.Array:
+    """The marks as kernels read them."""
+    if source == "runs":
+        return launch.whole_bytes(marks)
+    return flagging.one_byte(marks, interpret=interpret)
+
+
+def floats_of(marks: jax.Array) -> np.dtype | None:
+    """The dtype of the marks, if they are floats."""
+    return np.dtype(marks.dtype) if jnp.issubdtype(marks.dtype, jnp.floating) else None
+
+
+def along(
+    results: Sequence[jax.Array], full: tuple[int, ...], axis: int, size: int
+) -> list[jax.Array]:
+    """What was written in its shape: ``size`` elements along the axis, then perhaps the total."""
+    sizes = [size, 1][: len(results)]
+    return [
+        x.reshape(*full[:axis], length, *full[axis + 1 :])
+        for x, length in zip(results, sizes, strict=True)
+    ]

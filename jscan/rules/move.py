@@ -26,11 +26,19 @@ def move_abstract_eval(
     *,
     axis: int,
     size: int,
+    counted: bool,
     **_: Any,
 ) -> list[ShapedArray]:
-    """The elements in the shape of all operands together, ``size`` long along the axis."""
+    """The elements in the shape of all operands together, ``size`` long along the axis.
+
+    And how many are marked, of size 1 along it.
+    """
     full = extent.full_shape([marks, x, beside])
-    return [x.update(shape=(*full[:axis], size, *full[axis + 1 :]), weak_type=False)]
+    moved = x.update(shape=(*full[:axis], size, *full[axis + 1 :]), weak_type=False)
+    if not counted:
+        return [moved]
+    shape = (*full[:axis], 1, *full[axis + 1 :])
+    return [moved, moved.update(shape=shape, dtype=jnp.dtype(jnp.int32))]
 
 
 def move_in_kernels(
@@ -42,6 +50,7 @@ def move_in_kernels(
     source: str,
     emit: str,
     size: int,
+    counted: bool,
     layout: meshes.Layout | None,
     **params: Any,
 ) -> list[jax.Array]:
@@ -65,22 +74,29 @@ def move_in_kernels(
     if source == "mask" and tuning.suits_gather(full[axis], size, x.dtype.itemsize):
         raise base.NoKernel("so few elements are better gathered")
     how: dict[str, Any] = {"axis": axis, "source": source, "emit": emit, "size": size}
-    return [moving.move(marks, x, beside, full=full, **how, **params)]
+    return moving.move(marks, x, beside, full=full, counted=counted, **how, **params)
 
 
 def move_jvp(
-    primals: Sequence[jax.Array], tangents: Sequence[Tangent], *, emit: str, **params: Any
+    primals: Sequence[jax.Array],
+    tangents: Sequence[Tangent],
+    *,
+    emit: str,
+    counted: bool,
+    **params: Any,
 ) -> tuple[list[jax.Array], list[Tangent]]:
-    """The moved tangents."""
-    [result] = move_p.bind(*primals, emit=emit, **params)
+    """The moved tangents; a count has none."""
+    results = move_p.bind(*primals, emit=emit, counted=counted, **params)
     marks, _, beside = primals
     _, slope, of_fill = tangents
+    of_count = [zero_of(x) for x in results[1:]]
     if not any(map(is_moving, (slope, of_fill))):
-        return [result], [zero_of(result)]
+        return results, [zero_of(results[0]), *of_count]
     if emit == "places":
         beside = ad.instantiate_zeros(of_fill)
     operands = extent.vary_alike([marks, ad.instantiate_zeros(slope), beside])
-    return [result], move_p.bind(*operands, emit=emit, **params)
+    [moved] = move_p.bind(*operands, emit=emit, counted=False, **params)
+    return results, [moved, *of_count]
 
 
 def move_transpose(
