@@ -59,7 +59,6 @@ class Moving(Ranking):
     ) -> None:
         """Writes the elements where they belong."""
         [count] = scanned
-        self.store_total(tile, outputs, count)
         marks = self.marks(tile, inputs[0])
         beside = inputs[len(self.views) :]
         place = self.places(tile, beside, marks, count - marks.astype(COUNT))
@@ -71,6 +70,7 @@ class Moving(Ranking):
                 pairs = zip(parts, fills, strict=True)
                 parts = [jnp.where(marks, part, fill.astype(part.dtype)) for part, fill in pairs]
             tile.scatter(output, self.size, place, *parts, where=inside)
+        self.store_total(tile, outputs, count)
 
 
 def move(

@@ -114,9 +114,18 @@ class Ranking(Scan):
         inputs: Sequence[Ref],
         scanned: Sequence[jax.Array],
     ) -> None:
-        """Writes what follows from the count."""
-        [count], result = scanned, outputs[0]
+        """Writes what follows from the count, then the total.
+
+        Where something is written in between, compilers would read the marks a second time.
+        """
+        [count] = scanned
+        self._store_ranks(tile, outputs[0], inputs, count)
         self.store_total(tile, outputs, count)
+
+    def _store_ranks(
+        self, tile: Tile, result: Ref, inputs: Sequence[Ref], count: jax.Array
+    ) -> None:
+        """Writes what is wanted along the axis."""
         if self.emit == "number":
             tile.store(result, count - np.int32(1))
             return
