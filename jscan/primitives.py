@@ -365,10 +365,8 @@ def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:
 
 def histogram(keys: jax.Array, *, axis: int, num_keys: int) -> jax.Array:
     """Bind ``histogram_p``."""
-    settings = settings_for(keys.shape)
-    del settings["tile"]
     how: dict[str, Any] = {"axis": axis, "num_keys": num_keys, "axis_name": ()}
-    [counts] = histogram_p.bind(keys, **how, **settings)
+    [counts] = histogram_p.bind(keys, **how, **settings_for(keys.shape))
     return counts
 
 

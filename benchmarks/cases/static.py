@@ -358,6 +358,8 @@ def _ranks() -> Iterator[Call]:
         yield _call("unique_sorted", lambda x: jscan.unique_sorted(x, size=n // 16), ((n,), dtype))
     encode = functools.partial(jscan.run_length_encode, size=n // 16)
     yield _call("run_length_encode", encode, ((n,), "int32"))
+    for dtype in ("int32", "uint8"):
+        yield _call("histogram, 256 keys", lambda x: jscan.histogram(x, 256), ((n,), dtype))
     yield _call("partition", jscan.partition, long, ((n,), "int8"))
 
     def split_and_segment(x: jax.Array, mask: jax.Array, flags: jax.Array) -> Any:

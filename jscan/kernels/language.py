@@ -3,6 +3,7 @@
     load, store        a tile between memory and registers, at 64-bit offsets where needed
     tile_scan          the warp-composed scan of a register tile: ``tt.scan`` of any operator
     tile_reduce        its reduction, for operators that commute: ``tt.reduce``
+    tile_histogram     how often each number is among keys: ``tt.histogram``
     take_ticket        a number that no other program gets, from an atomic counter
     publish, peek      one tagged 64-bit word of tile state, written relaxed and read volatile
     pause              lets a waiting warp sleep
@@ -13,8 +14,8 @@
     unsigned, opaque, settle, hold   values as the compiler should see them
     when               part of a body's work on a condition, which is no primitive
 
-Each primitive is called like a function here, and has its abstract evaluation and its meaning in
-plain JAX here too. The meaning is what an interpreter runs on a machine without a GPU. Engines
+Each primitive is called like a function here, and has its abstract evaluation here too, beside its
+meaning in plain JAX, which is what an interpreter runs on a machine without a GPU. Engines
 (`jscan.kernels.engines`) give the primitives a form for the GPU.
 
 State words live in an ``int32[words, 2]`` array: the value in the low half, the tag in the high
@@ -33,8 +34,9 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import batching, mlir
 
-from jscan.kernels import internals
+from jscan.kernels import internals, meanings
 from jscan.kernels.addresses import Terms, shape_of_sum
+from jscan.kernels.meanings import mapped as mapped
 from jscan.kernels.memory import (
     deinterleave_meaning,
     interleave_meaning,
@@ -81,6 +83,7 @@ peek_p = _primitive("peek", multiple_results=True)
 pause_p = _primitive("pause")
 deinterleave_p = _primitive("deinterleave", multiple_results=True)
 interleave_p = _primitive("interleave")
+tile_histogram_p = _primitive("tile_histogram")
 nan_max_p = _primitive("nan_max")
 nan_min_p = _primitive("nan_min")
 fma_p = _primitive("fma")
@@ -90,14 +93,6 @@ unsigned_p = _primitive("unsigned")
 opaque_p = _primitive("opaque")
 settle_p = _primitive("settle")
 hold_p = _primitive("hold")
-
-
-def mapped(jaxpr: core.ClosedJaxpr, operands: Sequence[jax.Array]) -> list[jax.Array]:
-    """The results of a scalar jaxpr on arrays of one shape, element by element."""
-    function: Callable[..., Any] = core.jaxpr_as_fun(jaxpr)
-    for _ in range(operands[0].ndim):
-        function = jax.vmap(function)
-    return list(function(*operands))
 
 
 def when(condition: jax.Array, work: Callable[[], None]) -> None:
@@ -115,26 +110,17 @@ def tile_scan(
     return tile_scan_p.bind(*leaves, jaxpr=jaxpr, axis=axis, reverse=reverse)
 
 
-def tile_scan_meaning(
-    *leaves: jax.Array, jaxpr: core.ClosedJaxpr, axis: int, reverse: bool
-) -> list[jax.Array]:
-    """`tile_scan` in plain JAX."""
-
-    def operator(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
-        return mapped(jaxpr, [*left, *right])
-
-    return lax.associative_scan(operator, list(leaves), reverse=reverse, axis=axis)
-
-
 def tile_reduce(jaxpr: core.ClosedJaxpr, leaf: jax.Array, axis: int) -> jax.Array:
     """Reduction of a register tile along ``axis``, in no fixed order: the operator must commute."""
     return tile_reduce_p.bind(leaf, jaxpr=jaxpr, axis=axis)
 
 
-def tile_reduce_meaning(leaf: jax.Array, *, jaxpr: core.ClosedJaxpr, axis: int) -> jax.Array:
-    """`tile_reduce` in plain JAX."""
-    [scanned] = tile_scan_meaning(leaf, jaxpr=jaxpr, axis=axis, reverse=False)
-    return lax.index_in_dim(scanned, -1, axis, keepdims=False)
+def tile_histogram(keys: jax.Array, mask: jax.Array, bins: int) -> jax.Array:
+    """How often each of the numbers below ``bins`` is among the keys in ``mask``; both int32.
+
+    ``bins`` is a power of two. A key in the mask is in range, and is at one place of the tile.
+    """
+    return tile_histogram_p.bind(keys, mask, bins=bins)
 
 
 def deinterleave(x: jax.Array, count: int) -> list[jax.Array]:
@@ -165,11 +151,6 @@ def fma(x: jax.Array, y: jax.Array, z: jax.Array, *, minus: bool = False) -> jax
     return fma_p.bind(x, y, z, minus=minus)
 
 
-def fma_meaning(x: jax.Array, y: jax.Array, z: jax.Array, *, minus: bool) -> jax.Array:
-    """`fma` in plain JAX, rounded twice."""
-    return z - x * y if minus else z + x * y
-
-
 def fast_exp2(x: jax.Array) -> jax.Array:
     """2^x in one instruction, float32; relative error 2^-22, subnormal results are zero."""
     return fast_exp2_p.bind(x)
@@ -184,11 +165,6 @@ def unsigned(scalar: np.generic) -> jax.Array:
     """An unsigned constant. Triton's are signed: a large one has no way in but its bits."""
     bits = scalar.dtype.itemsize * 8
     return unsigned_p.bind(scalar.view(f"int{bits}"), dtype=scalar.dtype)
-
-
-def unsigned_meaning(bits: jax.Array, *, dtype: np.dtype) -> jax.Array:
-    """`unsigned` in plain JAX."""
-    return lax.convert_element_type(bits, dtype)
 
 
 def opaque(scalar: jax.Array) -> jax.Array:
@@ -321,6 +297,11 @@ def _interleave_abstract_eval(*parts: Aval) -> Aval:
     return Aval((*rows, length * len(parts)), parts[0].dtype)
 
 
+def _tile_histogram_abstract_eval(keys: Aval, mask: Aval, *, bins: int) -> Aval:
+    del mask
+    return Aval((bins,), keys.dtype)
+
+
 def _unsigned_abstract_eval(bits: Aval, *, dtype: np.dtype) -> Aval:
     del bits
     return Aval((), dtype)
@@ -367,25 +348,21 @@ def _register(
     mlir.register_lowering(primitive, mlir.lower_fun(meaning, multiple_results=multiple))
 
 
-def _first(operand: jax.Array, **params: Any) -> jax.Array:
-    del params
-    return operand
-
-
-_register(tile_scan_p, _tile_scan_abstract_eval, tile_scan_meaning)
-_register(tile_reduce_p, _tile_reduce_abstract_eval, tile_reduce_meaning)
+_register(tile_scan_p, _tile_scan_abstract_eval, meanings.tile_scan)
+_register(tile_reduce_p, _tile_reduce_abstract_eval, meanings.tile_reduce)
+_register(tile_histogram_p, _tile_histogram_abstract_eval, meanings.tile_histogram)
 _register(deinterleave_p, _deinterleave_abstract_eval, deinterleave_meaning)
 _register(interleave_p, _interleave_abstract_eval, interleave_meaning)
 _register(nan_max_p, _like_tile, jnp.maximum)
 _register(nan_min_p, _like_tile, jnp.minimum)
-_register(fma_p, _like_tile, fma_meaning)
+_register(fma_p, _like_tile, meanings.fma)
 _register(fast_exp2_p, _like_first, lax.exp2)
 _register(fast_log2_p, _like_first, jnp.log2)
-_register(unsigned_p, _unsigned_abstract_eval, unsigned_meaning)
-_register(opaque_p, _like_first, _first)
-_register(settle_p, _like_first, _first)
-_register(hold_p, _like_first, _first)
-_register(pause_p, _like_first, _first)
+_register(unsigned_p, _unsigned_abstract_eval, meanings.unsigned)
+_register(opaque_p, _like_first, meanings.first)
+_register(settle_p, _like_first, meanings.first)
+_register(hold_p, _like_first, meanings.first)
+_register(pause_p, _like_first, meanings.first)
 batching.defbroadcasting(nan_max_p)
 batching.defbroadcasting(nan_min_p)
 batching.defbroadcasting(fma_p)

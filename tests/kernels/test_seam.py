@@ -206,6 +206,7 @@ def calls():
     yield "ranks", lambda x, m: jscan.split(x, m), [((N,), F32), ((N,), jnp.bool_)]
     yield "places", lambda m: jscan.nonzero(m, size=N), [((N,), jnp.bool_)]
     yield "counts", lambda m: jscan.enumerate(m), [((N,), jnp.bool_)]
+    yield "keys", lambda keys: jscan.histogram(keys, 256), [((N,), U8)]
     yield (
         "planned",
         lambda x, *plan: jscan.segment_sum(x, jscan.SegmentPlan.tree_unflatten(N // 8, plan)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jscan.kernels.tuning import choose, measured
-from jscan.kernels.tuning.cut import Shape, Tuning, first_match
+from jscan.kernels.tuning.cut import Shape, Tuning, first_match, next_power_of_2
 
 STRIP = 512
 """The positions of a warp that are counted, or sent, at once."""
@@ -22,6 +22,30 @@ def suits_gather(n: int, size: int, width: int) -> bool:
     Of 2^26 float32 1 % take 97 MB then, and 340 MB where all are read.
     """
     return size * KEPT < n * width
+
+
+MOST_COUNTS = 512
+"""The most numbers whose keys a program counts by itself. Triton 3.7 takes 54 instructions a key
+for 256 of them, and half of that for half as many; Triton 3.9 takes 11 for any (sm_90)."""
+COUNTED = 4096
+"""The keys that four warps count at once: they wait for each other once a strip."""
+FEWEST_KEYS = 1024
+"""Rows of fewer are not worth a program of four warps."""
+
+
+def suits_counts(n: int, inner: int, num_keys: int) -> bool:
+    """Whether programs count so many numbers, each those in its part of a row."""
+    return inner == 1 and n >= FEWEST_KEYS and 0 < num_keys <= MOST_COUNTS
+
+
+def counts(outer: int, n: int, tile: Tuning | None) -> Tuning:
+    """The part of a row whose keys a program counts: longer ones leave fewer counts to add up."""
+    if tile is not None:
+        return tile
+    length = strip = min(COUNTED, next_power_of_2(n))
+    while length < n and outer * -(-n // (2 * length)) >= measured.device().programs:
+        length *= 2
+    return Tuning(length=length, lanes=1, warps=4, window=32, strip=strip)
 
 
 def sends(shape: Shape) -> Tuning:

@@ -154,6 +154,11 @@ def _tile_reduce(at: Equation) -> list[Operand]:
     return at.named(f"tl.reduce({at.operands[0].typed}, {at.params['axis']}, {combine})")
 
 
+def _tile_histogram(at: Equation) -> list[Operand]:
+    keys, mask = at.operands
+    return at.named(f"tl.histogram({keys.typed}, {at.params['bins']}, mask={mask.typed})")
+
+
 _REDUCTIONS = {
     "reduce_sum": "add",
     "reduce_prod": "mul",
@@ -247,6 +252,7 @@ RULES: dict[str, Rule] = {
     "jscan_interleave": _interleave,
     "jscan_tile_scan": _tile_scan,
     "jscan_tile_reduce": _tile_reduce,
+    "jscan_tile_histogram": _tile_histogram,
     "jscan_fast_exp2": _instruction("ex2.approx.ftz.f32", "f"),
     "jscan_fast_log2": _instruction("lg2.approx.ftz.f32", "f"),
     "jscan_opaque": _instruction("mov.b32", "r"),
