@@ -174,8 +174,9 @@ def partition(x: Any, signs: Any, axis: int = 0) -> tuple[Any, jax.Array]:
       ValueError: ``axis``, a length or the shape of ``signs`` does not fit, or the axis has 2^31
         elements or more.
 
-    Two passes of a radix sort. One array of the shape of ``signs`` is moved by both on a CUDA GPU;
-    for others two scans write an order each, for a gather of one in the other and one of ``x``.
+    A sum of signs, and one scan for each leaf of their shape, which on a CUDA GPU moves elements
+    while it counts; where one row of ``signs`` is for many, one scan writes the order, for gathers.
+    Elsewhere, of short rows and where ``axis`` is not the last one, two passes of a radix sort.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), the three-way "split" of
     quicksort.

@@ -137,15 +137,18 @@ is not a number equals what is not a number.
 move_p = _primitive("jscan_move")
 """Elements moved to where their marks send them, in one pass: what a gather by ``rank_p`` gives.
 
-Operands: the marks; the elements; then for "places" what fills, of size 1 along the ``axis``, or
-for "order" how many elements of each row are unmarked, as for ``rank_p``.
+Operands: the marks; the elements; then of size 1 along the ``axis``, for "places" what fills, for
+"order" how many elements of each row are unmarked, as for ``rank_p``, and for "parts" where the
+second and the third begin.
 Results: the elements, ``size`` long along the ``axis``; then, where ``counted``, how many are
 marked, as of ``rank_p``. ``emit`` says what the first holds:
 
     places    the marked elements, in order, then what fills
     order     the unmarked elements, then the marked ones
+    parts     the elements whose mark is negative, then those whose is zero, then the others
 
-``source`` is as in ``rank_p``; of an "order" it is "mask". It is linear in what moves and fills.
+``source`` is as in ``rank_p``; of an "order" it is "mask", and of "parts" "signs". It is linear in
+what moves and fills.
 """
 
 locate_p = _primitive("jscan_locate")

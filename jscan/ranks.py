@@ -137,6 +137,24 @@ def _move(
     return [result.astype(x.dtype), *counts]
 
 
+def part(
+    x: jax.Array, signs: jax.Array, second: jax.Array, third: jax.Array, *, axis: int
+) -> jax.Array:
+    """Bind ``move_p`` of three parts: negative elements, those of sign zero, and positive ones.
+
+    ``second`` and ``third`` say where the last two begin in each row. There are two elements or
+    more along the axis.
+    """
+    extent.check_places("jscan", "signs", signs, axis)
+    n = signs.shape[axis]
+    operands = extent.vary_alike([signs, whole_bytes(x), second, third])
+    how: dict[str, Any] = {"axis": axis, "source": "signs", "emit": "parts", "size": n}
+    context = primitives.settings_for(signs.shape)
+    [moved] = primitives.move_p.bind(*operands, counted=False, **how, **context)
+    result: jax.Array = moved.astype(x.dtype)
+    return result
+
+
 def whole_bytes(x: jax.Array) -> jax.Array:
     """The numbers in whole bytes.
 

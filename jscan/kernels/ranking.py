@@ -158,7 +158,7 @@ class Ranking(Scan):
         """Where each element goes, with how many marked ones before it."""
         element = tile.element()
         if self.emit == "order":
-            return jnp.where(marks, _of_rows(tile, beside[0]) + before, element - before)
+            return jnp.where(marks, of_rows(tile, beside[0]) + before, element - before)
         # The unmarked element with f unmarked ones before it goes to n-1-f.
         last = np.int32(tile.geometry.n - 1)
         return jnp.where(marks, before, last - element + before)
@@ -224,7 +224,7 @@ def run(
     return cut.call(ranking, beside, body, lookback.tile_state(ranking), name, interpret)
 
 
-def _of_rows(tile: Tile, ref: Ref) -> jax.Array:
+def of_rows(tile: Tile, ref: Ref) -> jax.Array:
     """An operand (outer, inner), as it meets each element: one for each row and lane."""
     g = tile.geometry
     if g.rows * g.lanes * g.inner > 1:

@@ -100,8 +100,7 @@ def rank_on_cpu(
 def move_in_plain_jax(
     marks: jax.Array,
     x: jax.Array,
-    beside: jax.Array,
-    *,
+    *beside: jax.Array,
     axis: int,
     source: str,
     emit: str,
@@ -109,14 +108,23 @@ def move_in_plain_jax(
     counted: bool,
     **_: Any,
 ) -> list[jax.Array]:
-    """The results of ``move_p``, by a gather from where ``rank_p`` finds the elements."""
-    n, full = marks.shape[axis], extent.full_shape([marks, x, beside])
+    """The results of ``move_p``, by a gather from where ``rank_p`` finds the elements.
+
+    Three parts are made by two moves: positive elements go behind all others, and of what is there
+    then, negative ones before all others.
+    """
+    n, full = marks.shape[axis], extent.full_shape([marks, x, *beside])
     shape = (*full[:axis], size, *full[axis + 1 :])
     each = (*full[:axis], 1, *full[axis + 1 :])
     if 0 in full or size == 0:
         marked = is_marked(marks, axis=axis, source=source)
         total = jnp.sum(marked, axis, keepdims=True, dtype=jnp.int32)
         return [jnp.zeros(shape, x.dtype), jnp.broadcast_to(total, each)][: 1 + counted]
+    if emit == "parts":
+        zero = lax.full_like(marks, 0)
+        is_positive, others = lax.gt(marks, zero), lax.ge(marks, zero)
+        once, others = (ranks.move(y, is_positive, axis=axis) for y in (x, others))
+        return [jnp.broadcast_to(ranks.move(once, others, axis=axis), shape)]
     how: dict[str, Any] = {"axis": axis, "emit": emit, "source": source, "size": size}
     if counted:
         places, total = ranks.rank_and_count(marks, **how)
@@ -128,7 +136,7 @@ def move_in_plain_jax(
     inside = jnp.minimum(places, np.int32(n - 1))
     there = jnp.broadcast_to(places < np.int32(n), shape)
     found = taken(x, inside, axis, indices_are_sorted=True)
-    return [jnp.where(there, jnp.broadcast_to(found, shape), beside), *totals]
+    return [jnp.where(there, jnp.broadcast_to(found, shape), beside[0]), *totals]
 
 
 def taken(x: jax.Array, places: jax.Array, axis: int, **how: Any) -> jax.Array:

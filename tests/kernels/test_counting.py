@@ -38,6 +38,7 @@ def counted(keys, length):
         (5000, 100, "uint64"),
         (5000, 31, "uint32"),
         (5000, 8, "int4"),
+        (5000, 300, "int4"),
     ],
 )
 def test_keys_out_of_range_count_nowhere(n, length, dtype, strategy):
@@ -87,6 +88,7 @@ def test_parts_are_no_more_than_keep_a_device_busy():
 
 
 def test_a_tile_is_counted_in_plain_jax():
-    keys, mask = jnp.array([0, 3, 3, 1, 2, 99]), jnp.array([1, 1, 1, 0, 1, 0], bool)
+    keys = jnp.array([0, 3, 3, 1, 2, 99], jnp.int32)
+    mask = jnp.array([1, 1, 1, 0, 1, 0], bool)
     counts = jax.jit(functools.partial(language.tile_histogram, bins=4))(keys, mask)
     np.testing.assert_array_equal(counts, [1, 0, 1, 2])

@@ -63,8 +63,22 @@ def sends(shape: Shape) -> Tuning:
     if shape.inner > 1 or first_match(measured.device().few, shape) is not None:
         most = 1024 if 1 < chosen.lanes < 32 else 2048
         return dataclasses.replace(chosen, length=min(chosen.length, most // chosen.lanes))
-    # Longer tiles look back less often; shorter ones keep more of a device busy.
+    return _in_strips(shape.outer, shape.n)
+
+
+def _in_strips(outer: int, n: int) -> Tuning:
+    """Long tiles of a row: longer ones look back less often, shorter ones keep a device busy."""
     length = 16 * STRIP
-    while length > 2 * STRIP and shape.outer * -(-shape.n // length) < measured.device().programs:
+    while length > 2 * STRIP and outer * -(-n // length) < measured.device().programs:
         length //= 2
     return Tuning(length=length, lanes=1, warps=1, window=32, strip=STRIP)
+
+
+def suits_parts(outer: int, n: int, inner: int) -> bool:
+    """Whether rows are parted by their signs in one pass: a strip is no longer than one of many."""
+    return inner == 1 and (outer == 1 or n >= STRIP)
+
+
+def parts_by_signs(outer: int, n: int, tile: Tuning | None) -> Tuning:
+    """The tile of rows that are parted in one pass."""
+    return _in_strips(outer, n) if tile is None else tile
