@@ -143,7 +143,7 @@ def _send(
         less, more = _unpacked(end)
         return negatives + less, positives + more, number + np.int32(1)
 
-    start = *prefix, jnp.int32(0)
+    start = prefix[0], prefix[1], jnp.int32(0)
     lax.while_loop(lambda state: state[-1] < part.count, step, start)
 
 

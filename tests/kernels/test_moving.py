@@ -266,10 +266,10 @@ def test_batches_of_parts(strategy, mapped):
     axes = [0 if mapped in (name, "both") else None for name in ("values", "signs")]
     given = [a if d == 0 else a[0] for a, d in zip((x, signs), axes, strict=True)]
     with strategy.active(), primitives.tiled(STRIPS):
-        found, _ = jax.vmap(jscan.partition, axes)(*given)
+        found, _ = jax.vmap(lambda x, signs: jscan.partition(x, signs), axes)(*given)
     for row in range(3):
-        own = [a[row] if d == 0 else a for a, d in zip(given, axes, strict=True)]
-        np.testing.assert_array_equal(found[row], of_parts(*own))
+        own, which = (a[row] if d == 0 else a for a, d in zip(given, axes, strict=True))
+        np.testing.assert_array_equal(found[row], of_parts(own, which))
 
 
 @by_kernel
