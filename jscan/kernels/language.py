@@ -7,6 +7,7 @@
     take_ticket        a number that no other program gets, from an atomic counter
     publish, peek      one tagged 64-bit word of tile state, written relaxed and read volatile
     pause              lets a waiting warp sleep
+    count_bytes        how many of marks that are bytes are set, four at once
     deinterleave       a tile by places modulo two, four, ..., without a move; `interleave`: back
     nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
     fma                z + x y of floats, rounded once
@@ -84,6 +85,7 @@ pause_p = _primitive("pause")
 deinterleave_p = _primitive("deinterleave", multiple_results=True)
 interleave_p = _primitive("interleave")
 tile_histogram_p = _primitive("tile_histogram")
+count_bytes_p = _primitive("count_bytes")
 nan_max_p = _primitive("nan_max")
 nan_min_p = _primitive("nan_min")
 fma_p = _primitive("fma")
@@ -121,6 +123,18 @@ def tile_histogram(keys: jax.Array, mask: jax.Array, bins: int) -> jax.Array:
     ``bins`` is a power of two. A key in the mask is in range, and is at one place of the tile.
     """
     return tile_histogram_p.bind(keys, mask, bins=bins)
+
+
+def count_bytes(marks: jax.Array, *, negative: bool = False) -> jax.Array:
+    """How many are not zero, or ``negative``, of a tile as counts of a quarter of its size, int32.
+
+    The tile has one dimension and a byte an element, and a thread holds four of them or more. Which
+    four are counted together is the layout's: the sum of all counts is what is known. Where they
+    are neighbours, as almost always, nothing is added here.
+    """
+    sums = count_bytes_p.bind(marks, negative=negative)
+    first, second, third, fourth = deinterleave(sums, 4)
+    return (first + second) + (third + fourth)
 
 
 def deinterleave(x: jax.Array, count: int) -> list[jax.Array]:
@@ -302,6 +316,11 @@ def _tile_histogram_abstract_eval(keys: Aval, mask: Aval, *, bins: int) -> Aval:
     return Aval((bins,), jnp.dtype(jnp.int32))
 
 
+def _count_bytes_abstract_eval(marks: Aval, *, negative: bool) -> Aval:
+    del negative
+    return Aval(marks.shape, jnp.dtype(jnp.int32))
+
+
 def _unsigned_abstract_eval(bits: Aval, *, dtype: np.dtype) -> Aval:
     del bits
     return Aval((), dtype)
@@ -353,6 +372,7 @@ _register(tile_reduce_p, _tile_reduce_abstract_eval, meanings.tile_reduce)
 _register(tile_histogram_p, _tile_histogram_abstract_eval, meanings.tile_histogram)
 _register(deinterleave_p, _deinterleave_abstract_eval, deinterleave_meaning)
 _register(interleave_p, _interleave_abstract_eval, interleave_meaning)
+_register(count_bytes_p, _count_bytes_abstract_eval, meanings.count_bytes)
 _register(nan_max_p, _like_tile, jnp.maximum)
 _register(nan_min_p, _like_tile, jnp.minimum)
 _register(fma_p, _like_tile, meanings.fma)

@@ -47,6 +47,13 @@ def tile_histogram(keys: jax.Array, mask: jax.Array, *, bins: int) -> jax.Array:
     return counts.at[jnp.where(mask, keys, bins)].add(jnp.int32(1), mode="drop")
 
 
+def count_bytes(marks: jax.Array, *, negative: bool) -> jax.Array:
+    """At every fourth place the sum of it and the next three, and zero at the others."""
+    found = marks.astype(jnp.int8) < 0 if negative else marks != 0
+    sums = jnp.sum(found.reshape(-1, 4), 1, dtype=jnp.int32)
+    return jnp.zeros(marks.shape, jnp.int32).at[::4].set(sums)
+
+
 def fma(x: jax.Array, y: jax.Array, z: jax.Array, *, minus: bool) -> jax.Array:
     """A product and a sum, rounded twice."""
     return z - x * y if minus else z + x * y

@@ -30,7 +30,7 @@ from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.language import Ref
 from jscan.kernels.moving import Moving
 from jscan.kernels.operator import trace_scalars
-from jscan.kernels.ranking import COUNT, along, of_rows
+from jscan.kernels.ranking import COUNT, along, no_counts, of_rows, over_strips, suits_bytes
 from jscan.kernels.reduce_then_scan import Part
 from jscan.kernels.state import AGGREGATE, PREFIX
 from jscan.kernels.tile import Tile
@@ -86,7 +86,7 @@ def kernel(parting: Parting, tuned: tuning.Tuning, program: jax.Array, refs: Seq
     inputs, outputs = parting.split(refs)
     tile, words, state = Tile(parting.geometry, program), refs[-1], lookback.tile_state(parting)
     part = Part(parting, tuned.strip, tile, refs)
-    total = _unpacked(_count(parting, part, inputs))
+    total = _unpacked(_count(parting, tuned, part, inputs))
     first = tile.index == 0
     state.publish(words, tile, AGGREGATE + first.astype(jnp.int32), total)
     rule = OperatorAggregates(parting.operator, None)
@@ -98,20 +98,25 @@ def kernel(parting: Parting, tuned: tuning.Tuning, program: jax.Array, refs: Seq
     _send(parting, part, prefix, outputs)
 
 
-def _count(parting: Parting, part: Part, inputs: Sequence[Ref]) -> jax.Array:
+def _count(parting: Parting, tuned: tuning.Tuning, part: Part, inputs: Sequence[Ref]) -> jax.Array:
     """The counts of a tile, in one word."""
+    by_bytes = inputs[0].dtype == np.int8 and suits_bytes(inputs[0].dtype, tuned)
 
-    def step(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        counts, number = state
-        strip = part.strip(number)
-        found = _packed(*parting.signs(strip, inputs[0]))
+    def step(strip: Tile, state: Sequence[jax.Array]) -> list[jax.Array]:
         exists = strip.mask(0)
-        if exists is not None:
-            found = jnp.where(exists, found, jnp.zeros_like(found))
-        return counts + found, number + np.int32(1)
+        if by_bytes:
+            signs = strip.load(inputs[0], parting.views[0])
+            if exists is not None:
+                signs = jnp.where(exists, signs, jnp.zeros_like(signs))
+            negative = language.count_bytes(signs, negative=True)
+            found = _packed(negative, language.count_bytes(signs) - negative)
+        else:
+            found = _packed(*parting.signs(strip, inputs[0]))
+            if exists is not None:
+                found = jnp.where(exists, found, jnp.zeros_like(found))
+        return [state[0] + found]
 
-    start = jnp.zeros(part.strip(jnp.int32(0)).geometry.shape, COUNT), jnp.int32(0)
-    counts, _ = lax.while_loop(lambda state: state[-1] < part.count, step, start)
+    [counts] = over_strips(part, step, [no_counts(part, by_bytes=by_bytes)])
     return language.tile_reduce(_operators()[0], counts, parting.geometry.axis)
 
 

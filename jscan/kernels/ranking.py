@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -184,7 +184,7 @@ def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Seq
     inputs, outputs = ranking.split(refs)
     tile, words, state = Tile(ranking.geometry, program), refs[-1], lookback.tile_state(ranking)
     part = Part(ranking, tuned.strip, tile, refs)
-    total = [_count(ranking, part, inputs)]
+    total = [_count(ranking, tuned, part, inputs)]
     first = jnp.broadcast_to(tile.index == 0, total[0].shape)
     state.publish(words, tile, AGGREGATE + first.astype(jnp.int32), total)
     rule = OperatorAggregates(ranking.operator, COUNT.type(0))
@@ -195,21 +195,57 @@ def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Seq
     scan_part(ranking, part, prefix, outputs)
 
 
-def _count(ranking: Ranking, part: Part, inputs: Sequence[Ref]) -> jax.Array:
+def _count(ranking: Ranking, tuned: tuning.Tuning, part: Part, inputs: Sequence[Ref]) -> jax.Array:
     """The marked elements of a tile."""
+    by_bytes = ranking.source == "mask" and suits_bytes(inputs[0].dtype, tuned)
 
-    def step(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        counts, number = state
-        strip = part.strip(number)
-        [marks] = ranking.leaves(strip, inputs, ranking.read(strip, inputs))
+    def step(strip: Tile, state: Sequence[jax.Array]) -> list[jax.Array]:
+        if by_bytes:
+            marks = strip.load(inputs[0], ranking.views[0])
+        else:
+            [marks] = ranking.leaves(strip, inputs, ranking.read(strip, inputs))
         exists = strip.mask(0)
         if exists is not None:
             marks = jnp.where(exists, marks, jnp.zeros_like(marks))
-        return counts + marks, number + np.int32(1)
+        return [state[0] + (language.count_bytes(marks) if by_bytes else marks)]
 
-    start = jnp.zeros(part.strip(jnp.int32(0)).geometry.shape, COUNT), jnp.int32(0)
-    counts, _ = lax.while_loop(lambda state: state[-1] < part.count, step, start)
+    [counts] = over_strips(part, step, [no_counts(part, by_bytes=by_bytes)])
     return language.tile_reduce(ranking.operator, counts, ranking.geometry.axis)
+
+
+def suits_bytes(dtype: np.dtype, tuned: tuning.Tuning) -> bool:
+    """Whether marks are counted four at once, of which a thread has as many in a strip."""
+    one_row = tuned.rows == tuned.lanes == 1
+    return one_row and dtype.itemsize == 1 and tuned.strip >= 128 * tuned.warps
+
+
+def no_counts(part: Part, *, by_bytes: bool) -> jax.Array:
+    """The counts of the places of a strip, or of each four, before there are any."""
+    shape = part.strip(jnp.int32(0)).geometry.shape
+    return jnp.zeros((shape[0] // 4,) if by_bytes else shape, COUNT)
+
+
+def over_strips(
+    part: Part,
+    step: Callable[[Tile, Sequence[jax.Array]], list[jax.Array]],
+    start: Sequence[jax.Array],
+) -> list[jax.Array]:
+    """What ``step`` makes of a part's strips, one after another.
+
+    The axis may end in the last one. All others are known not to reach its end, and have no masks.
+    """
+    ends = part.strip(jnp.int32(0)).mask(0) is not None
+
+    def whole(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        *found, number = state
+        strip = part.strip(number)
+        if ends:
+            strip = strip.without_ends(of_rows=False)
+        return (*step(strip, found), number + np.int32(1))
+
+    count = part.count - np.int32(1) if ends else part.count
+    *found, number = lax.while_loop(lambda s: s[-1] < count, whole, (*start, jnp.int32(0)))
+    return step(part.strip(number), found) if ends else found
 
 
 def run(

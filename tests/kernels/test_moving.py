@@ -26,6 +26,8 @@ by_kernel = pytest.mark.parametrize(
 )
 STRIPS = tuning.Tuning(length=256, lanes=1, warps=1, window=4, strip=64)
 WARPS = tuning.Tuning(length=1024, lanes=1, warps=4, window=128, strip=128)
+BYTES = tuning.Tuning(length=512, lanes=1, warps=1, window=4, strip=128)
+"""Strips of which marks that are bytes are counted in bytes."""
 LANES = tuning.Tuning(length=32, lanes=8, warps=1, window=4)
 
 
@@ -49,6 +51,8 @@ def expected(x, marks, fill, axis, size):
     [
         ((1337,), 0, STRIPS, 0.5, ["int8", "complex64"], "bool"),
         ((1337,), 0, WARPS, 0.02, ["bool"], "uint8"),
+        ((2048,), 0, BYTES, 0.5, ["float32"], "bool"),
+        ((2101,), 0, BYTES, 0.7, ["float32"], "int8"),
         ((3, 513), 1, STRIPS, 0.98, ["float32"], "int32"),
         ((3, 257, 5), 1, LANES, 0.5, ["complex64"], "bool"),
         ((700,), 0, None, 0.5, ["bfloat16"], "bool"),
@@ -217,6 +221,8 @@ def of_parts(x, signs):
     [
         ((1337,), STRIPS, "float32", "int8"),
         ((4099,), WARPS, "int8", "int32"),
+        ((2101,), BYTES, "float32", "int8"),
+        ((2048,), BYTES, "float32", "int8"),
         ((700,), None, "complex64", "int16"),
         ((2,), STRIPS, "float32", "int8"),
         ((1025,), STRIPS, "float16", "uint32"),

@@ -20,7 +20,7 @@ from jax.extend import core
 
 from jscan.kernels import addresses
 from jscan.kernels import language as p
-from jscan.kernels.engines import grid, halves, interleaving
+from jscan.kernels.engines import assembly, grid, halves, interleaving
 from jscan.kernels.internals import (
     ModuleContext,
     TracebackCaches,
@@ -114,6 +114,13 @@ def _tile_histogram(ctx: Context, keys: Value, mask: Value, *, bins: int) -> Val
     kind = ir.RankedTensorType.get((bins,), ir.IntegerType.get_signless(32))
     counts: Value = tt.histogram(kind, values, mask=inside)
     return counts
+
+
+def _count_bytes(ctx: Context, marks: Value, *, negative: bool) -> Value:
+    values, text = _values(ctx, [marks]), assembly.count_bytes(negative=negative)
+    kind = halves.like(values[0], ir.IntegerType.get_signless(32))
+    result: Any = tt.elementwise_inline_asm([kind], text, assembly.KINDS, True, 4, values)
+    return result
 
 
 def _extremum(greatest: bool, ctx: Context, x: Value, y: Value) -> Value:
@@ -365,6 +372,7 @@ for primitive, lowering in (
     (p.deinterleave_p, _deinterleave),
     (p.interleave_p, _interleave),
     (p.tile_histogram_p, _tile_histogram),
+    (p.count_bytes_p, _count_bytes),
     (p.nan_max_p, functools.partial(_extremum, True)),
     (p.nan_min_p, functools.partial(_extremum, False)),
     (p.fma_p, _fma),
