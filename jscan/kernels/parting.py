@@ -116,7 +116,7 @@ def _count(parting: Parting, tuned: tuning.Tuning, part: Part, inputs: Sequence[
                 found = jnp.where(exists, found, jnp.zeros_like(found))
         return [state[0] + found]
 
-    [counts] = over_strips(part, step, [no_counts(part, by_bytes=by_bytes)])
+    [counts] = over_strips(part, step, [no_counts(part, by_fours=by_bytes)])
     return language.tile_reduce(_operators()[0], counts, parting.geometry.axis)
 
 

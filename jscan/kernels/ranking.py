@@ -36,6 +36,7 @@ from jscan.kernels import (
     language,
     launch,
     lookback,
+    quarters,
     reduce_then_scan,
     scanning,
     tuning,
@@ -102,10 +103,12 @@ class Ranking(Scan):
         view = self.views[0]
         here = tile.load(marks, view)
         if self.source == "runs":
-            before = tile.load(marks, view, 1)
-            differs = here != before if self.floats is None else differ(here, before, self.floats)
-            return differs | tile.before_start(1)
+            return self.differ(here, tile.load(marks, view, 1)) | tile.before_start(1)
         return here != 0 if self.source == "mask" else (here != 0) | tile.before_start(1)
+
+    def differ(self, x: jax.Array, y: jax.Array) -> jax.Array:
+        """Whether elements of different runs are neighbours."""
+        return x != y if self.floats is None else differ(x, y, self.floats)
 
     def store(
         self,
@@ -197,20 +200,50 @@ def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Seq
 
 def _count(ranking: Ranking, tuned: tuning.Tuning, part: Part, inputs: Sequence[Ref]) -> jax.Array:
     """The marked elements of a tile."""
-    by_bytes = ranking.source == "mask" and suits_bytes(inputs[0].dtype, tuned)
+    marks = inputs[0]
+    by_bytes = ranking.source == "mask" and suits_bytes(marks.dtype, tuned)
+    by_quarters = ranking.source == "runs" and _suits_quarters(ranking, marks.dtype, tuned)
+
+    def of_strip(strip: Tile) -> jax.Array:
+        if by_quarters:
+            return _first_of_runs(ranking, strip, marks)
+        exists = strip.mask(0)
+        if not by_bytes:
+            marked = ranking.marks(strip, marks)
+            return (marked if exists is None else marked & exists).astype(COUNT)
+        here = strip.load(marks, ranking.views[0])
+        if exists is not None:
+            here = jnp.where(exists, here, jnp.zeros_like(here))
+        return language.count_bytes(here)
 
     def step(strip: Tile, state: Sequence[jax.Array]) -> list[jax.Array]:
-        if by_bytes:
-            marks = strip.load(inputs[0], ranking.views[0])
-        else:
-            [marks] = ranking.leaves(strip, inputs, ranking.read(strip, inputs))
-        exists = strip.mask(0)
-        if exists is not None:
-            marks = jnp.where(exists, marks, jnp.zeros_like(marks))
-        return [state[0] + (language.count_bytes(marks) if by_bytes else marks)]
+        return [state[0] + of_strip(strip)]
 
-    [counts] = over_strips(part, step, [no_counts(part, by_bytes=by_bytes)])
+    [counts] = over_strips(part, step, [no_counts(part, by_fours=by_bytes or by_quarters)])
     return language.tile_reduce(ranking.operator, counts, ranking.geometry.axis)
+
+
+def _suits_quarters(ranking: Ranking, dtype: np.dtype, tuned: tuning.Tuning) -> bool:
+    """Whether a thread holds four neighbours of a strip, and rows begin where it does."""
+    g = ranking.geometry
+    one_row = tuned.rows == tuned.lanes == 1 and (g.outer == 1 or g.n % 4 == 0)
+    return one_row and dtype.itemsize <= 4 and tuned.strip >= 128 * tuned.warps and not g.reverse
+
+
+def _first_of_runs(ranking: Ranking, strip: Tile, values: Ref) -> jax.Array:
+    """How many of each four neighbours begin a run; three of four are compared in registers."""
+    view, exists = ranking.views[0], strip.mask(0)
+    here = language.deinterleave(strip.load(values, view), 4)
+    before = [quarters.load(strip, values, view, -1), *here[:3]]
+    counts = jnp.zeros(here[0].shape, COUNT)
+    for place, (x, y) in enumerate(zip(here, before, strict=True)):
+        begins = ranking.differ(x, y)
+        if place == 0:
+            begins = begins | (quarters.index(strip, 0) == 0)
+        if exists is not None:
+            begins = begins & (quarters.left(strip, place) >= 0)
+        counts = counts + begins.astype(COUNT)
+    return counts
 
 
 def suits_bytes(dtype: np.dtype, tuned: tuning.Tuning) -> bool:
@@ -219,10 +252,10 @@ def suits_bytes(dtype: np.dtype, tuned: tuning.Tuning) -> bool:
     return one_row and dtype.itemsize == 1 and tuned.strip >= 128 * tuned.warps
 
 
-def no_counts(part: Part, *, by_bytes: bool) -> jax.Array:
+def no_counts(part: Part, *, by_fours: bool) -> jax.Array:
     """The counts of the places of a strip, or of each four, before there are any."""
     shape = part.strip(jnp.int32(0)).geometry.shape
-    return jnp.zeros((shape[0] // 4,) if by_bytes else shape, COUNT)
+    return jnp.zeros((shape[0] // 4,) if by_fours else shape, COUNT)
 
 
 def over_strips(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -196,6 +198,32 @@ def test_runs_are_counted_whatever_is_returned(n, size, strategy):
     for row, found in zip(wanted, rows, strict=True):
         np.testing.assert_array_equal(found[: len(row)], row[:size])
     np.testing.assert_array_equal(values, rows[0])
+
+
+@by_kernel
+@pytest.mark.parametrize("dtype", ["int32", "float32", "int16", "float64"])
+@pytest.mark.parametrize("shape", [(2048,), (2101,), (3, 1028), (2, 1030)])
+def test_runs_that_are_compared_by_quarters(dtype, shape, strategy):
+    """Three of four neighbours are in registers, where a row begins as memory's words do."""
+    rng = np.random.default_rng(12)
+    x = np.sort(rng.integers(0, shape[-1] // 3, shape), -1).astype(dtype)
+    x[..., 0] = 0  # what lies in front of a row is no neighbour
+    encode = functools.partial(jscan.run_length_encode, size=shape[-1])
+    unique = functools.partial(jscan.unique_sorted, size=shape[-1])
+    for _ in shape[:-1]:
+        encode, unique = jax.vmap(encode), jax.vmap(unique)
+    with jax.enable_x64(True), strategy.active(), primitives.tiled(BYTES):
+        results = [*encode(x), *unique(x)]
+    for row, *found in zip(
+        *(a.reshape(-1, *a.shape[len(shape) - 1 :]) for a in (x, *results)), strict=True
+    ):
+        values, lengths, count, again, total = found
+        wanted, often = np.unique(row, return_counts=True)
+        assert count == total == len(wanted)
+        for found_values in (values, again):
+            np.testing.assert_array_equal(found_values[: len(wanted)], wanted)
+            np.testing.assert_array_equal(found_values[len(wanted) :], 0)
+        np.testing.assert_array_equal(lengths[: len(wanted)], often)
 
 
 @by_kernel
