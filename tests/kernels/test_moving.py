@@ -213,16 +213,14 @@ def test_runs_that_are_compared_by_quarters(dtype, shape, strategy):
     for _ in shape[:-1]:
         encode, unique = jax.vmap(encode), jax.vmap(unique)
     with jax.enable_x64(True), strategy.active(), primitives.tiled(BYTES):
-        results = [*encode(x), *unique(x)]
-    for row, *found in zip(
-        *(a.reshape(-1, *a.shape[len(shape) - 1 :]) for a in (x, *results)), strict=True
-    ):
-        values, lengths, count, again, total = found
-        wanted, often = np.unique(row, return_counts=True)
+        results = [np.asarray(y) for y in (*encode(x), *unique(x))]
+    for at in np.ndindex(shape[:-1]):
+        values, lengths, count, again, total = (y[at] for y in results)
+        wanted, often = np.unique(x[at], return_counts=True)
         assert count == total == len(wanted)
-        for found_values in (values, again):
-            np.testing.assert_array_equal(found_values[: len(wanted)], wanted)
-            np.testing.assert_array_equal(found_values[len(wanted) :], 0)
+        for found in (values, again):
+            np.testing.assert_array_equal(found[: len(wanted)], wanted)
+            np.testing.assert_array_equal(found[len(wanted) :], 0)
         np.testing.assert_array_equal(lengths[: len(wanted)], often)
 
 
