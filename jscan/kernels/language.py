@@ -39,8 +39,6 @@ from jscan.kernels import internals, meanings
 from jscan.kernels.addresses import Terms, shape_of_sum
 from jscan.kernels.meanings import mapped as mapped
 from jscan.kernels.memory import (
-    deinterleave_meaning,
-    interleave_meaning,
     load_meaning,
     peek_meaning,
     publish_meaning,
@@ -128,9 +126,8 @@ def tile_histogram(keys: jax.Array, mask: jax.Array, bins: int) -> jax.Array:
 def count_bytes(marks: jax.Array, *, negative: bool = False) -> jax.Array:
     """How many are not zero, or ``negative``, of a tile as counts of a quarter of its size, int32.
 
-    The tile has one dimension and a byte an element, and a thread holds four of them or more. Which
-    four are counted together is the layout's: the sum of all counts is what is known. Where they
-    are neighbours, as almost always, nothing is added here.
+    The tile has one dimension, and a thread four bytes or more. Which four are counted together is
+    the layout's: only the sum of all is known. Of neighbours, what is added here is zero.
     """
     sums = count_bytes_p.bind(marks, negative=negative)
     first, second, third, fourth = deinterleave(sums, 4)
@@ -316,11 +313,6 @@ def _tile_histogram_abstract_eval(keys: Aval, mask: Aval, *, bins: int) -> Aval:
     return Aval((bins,), jnp.dtype(jnp.int32))
 
 
-def _count_bytes_abstract_eval(marks: Aval, *, negative: bool) -> Aval:
-    del negative
-    return Aval(marks.shape, jnp.dtype(jnp.int32))
-
-
 def _unsigned_abstract_eval(bits: Aval, *, dtype: np.dtype) -> Aval:
     del bits
     return Aval((), dtype)
@@ -370,9 +362,9 @@ def _register(
 _register(tile_scan_p, _tile_scan_abstract_eval, meanings.tile_scan)
 _register(tile_reduce_p, _tile_reduce_abstract_eval, meanings.tile_reduce)
 _register(tile_histogram_p, _tile_histogram_abstract_eval, meanings.tile_histogram)
-_register(deinterleave_p, _deinterleave_abstract_eval, deinterleave_meaning)
-_register(interleave_p, _interleave_abstract_eval, interleave_meaning)
-_register(count_bytes_p, _count_bytes_abstract_eval, meanings.count_bytes)
+_register(deinterleave_p, _deinterleave_abstract_eval, meanings.deinterleave)
+_register(interleave_p, _interleave_abstract_eval, meanings.interleave)
+_register(count_bytes_p, lambda x, **_: Aval(x.shape, jnp.dtype(jnp.int32)), meanings.count_bytes)
 _register(nan_max_p, _like_tile, jnp.maximum)
 _register(nan_min_p, _like_tile, jnp.minimum)
 _register(fma_p, _like_tile, meanings.fma)

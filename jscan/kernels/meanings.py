@@ -54,6 +54,16 @@ def count_bytes(marks: jax.Array, *, negative: bool) -> jax.Array:
     return jnp.zeros(marks.shape, jnp.int32).at[::4].set(sums)
 
 
+def deinterleave(x: jax.Array, *, count: int) -> list[jax.Array]:
+    """The elements at places 0, 1, ... modulo ``count``."""
+    return [x[..., place::count] for place in range(count)]
+
+
+def interleave(*parts: jax.Array) -> jax.Array:
+    """The inverse of `deinterleave`."""
+    return jnp.stack(parts, -1).reshape(*parts[0].shape[:-1], -1)
+
+
 def fma(x: jax.Array, y: jax.Array, z: jax.Array, *, minus: bool) -> jax.Array:
     """A product and a sum, rounded twice."""
     return z - x * y if minus else z + x * y
