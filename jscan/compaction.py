@@ -119,9 +119,10 @@ def histogram(keys: Any, length: int) -> jax.Array:
       ValueError: ``keys`` is a scalar, or has 2^31 elements or more; ``length`` is negative or too
         large.
 
-    A scatter that adds 1 for each key, by atomic operations on a GPU. Of few numbers it has many
-    places for each, which neighbouring keys take in turn, since additions at one place wait for
-    each other; a sum follows. Where keys are sorted, ``jscan.segment_sum`` of ones with
+    A scatter that adds 1 for each key, by atomic operations on a GPU. Of up to 512 numbers programs
+    count their keys there by themselves, in shared memory, and a sum of their counts follows. Few
+    numbers otherwise have many places each, which neighbouring keys take in turn, since additions
+    at one place wait for each other. Where keys are sorted, ``jscan.segment_sum`` of ones with
     ``indices_are_sorted`` is a single-pass kernel.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), the counts of a radix sort.
@@ -174,8 +175,9 @@ def partition(x: Any, signs: Any, axis: int = 0) -> tuple[Any, jax.Array]:
       ValueError: ``axis``, a length or the shape of ``signs`` does not fit, or the axis has 2^31
         elements or more.
 
-    Two passes of a radix sort. One array of the shape of ``signs`` is moved by both on a CUDA GPU;
-    for others two scans write an order each, for a gather of one in the other and one of ``x``.
+    A sum of signs, and one scan for each leaf of their shape, which on a CUDA GPU moves elements
+    while it counts; where one row of ``signs`` is for many, one scan writes the order, for gathers.
+    Elsewhere, of short rows and where ``axis`` is not the last one, two passes of a radix sort.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), the three-way "split" of
     quicksort.

@@ -83,6 +83,15 @@ def changes(numbers: jax.Array, *, axis: int) -> jax.Array:
     return lax.ne(numbers, before(numbers, axis=axis)) | is_first(numbers, axis=axis)
 
 
+def first_of_runs(x: jax.Array, *, axis: int) -> jax.Array:
+    """The same of any numbers, where what is not a number equals what is not a number."""
+    begins = changes(x, axis=axis)
+    if jnp.issubdtype(x.dtype, jnp.inexact):
+        last = before(x, axis=axis)
+        begins &= ~(lax.ne(x, x) & lax.ne(last, last))
+    return begins
+
+
 def gather_parts(
     x: jax.Array, axis_name: Sequence[str], *, axis: int = 0, tiled: bool = False
 ) -> jax.Array:

@@ -73,24 +73,28 @@ def parted(
 ) -> tuple[list[jax.Array], jax.Array]:
     """The elements whose sign is negative, then those of sign zero, then the positive ones.
 
-    And how many there are of each, along the axis. Positive elements go behind all others, and of
-    what is there then, negative ones before all others. One leaf of the signs' shape moves twice;
-    others are taken in the order that the two passes make together.
+    And how many there are of each, along the axis. Leaves of the signs' shape are moved, and others
+    are taken in the order of their one row.
     """
     along = axis if signs.ndim > 1 else 0
     zero = lax.full_like(signs, 0)
-    is_negative, is_positive = lax.lt(signs, zero), lax.gt(signs, zero)
-    negative = jnp.sum(is_negative, along, keepdims=True, dtype=jnp.int32)
-    positive = jnp.sum(is_positive, along, keepdims=True, dtype=jnp.int32)
-    zeros = np.int32(signs.shape[along]) - negative - positive
-    lengths = lax.concatenate([negative, zeros, positive], along)
-    if [leaf.shape for leaf in leaves] == [signs.shape]:
-        once, others = (ranks.move(x, is_positive, axis=along) for x in (leaves[0], ~is_negative))
-        return [ranks.move(once, others, axis=along)], lengths
-    order = ranks.rank(is_positive, axis=along, emit="order")
-    others = ~take(is_negative, order, along)
-    order = take(order, ranks.rank(others, axis=along, emit="order"), along)
-    return [take(leaf, order, axis) for leaf in leaves], lengths
+    negative = jnp.sum(lax.lt(signs, zero), along, keepdims=True, dtype=jnp.int32)
+    positive = jnp.sum(lax.gt(signs, zero), along, keepdims=True, dtype=jnp.int32)
+    third = np.int32(signs.shape[along]) - positive
+    lengths = lax.concatenate([negative, third - negative, positive], along)
+    if signs.shape[along] < 2:
+        return [*leaves], lengths
+
+    def moved(x: jax.Array) -> jax.Array:
+        return ranks.part(x, signs, negative, third, axis=along)
+
+    order = None
+    if any(leaf.shape != signs.shape for leaf in leaves):
+        order = moved(lax.broadcasted_iota(jnp.int32, signs.shape, along))
+    return [
+        moved(leaf) if leaf.shape == signs.shape or order is None else take(leaf, order, axis)
+        for leaf in leaves
+    ], lengths
 
 
 def packed(

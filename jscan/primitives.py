@@ -119,7 +119,8 @@ rank_p = _primitive("jscan_rank")
 
 Operands: the marks and, for "order", how many elements of each row are unmarked, in the marks'
 shape with 1 along the axis.
-Result: int32, ``size`` long along the ``axis``; of "heads" bool. ``emit`` says what it holds:
+Results: int32, ``size`` long along the ``axis``, of "heads" bool; then, where ``counted``, how many
+elements are marked, of size 1 along it. ``emit`` says what the first holds:
 
     heads     whether each element is marked
     before    how many marked elements come before each element (behind it, if ``reverse``)
@@ -129,20 +130,25 @@ Result: int32, ``size`` long along the ``axis``; of "heads" bool. ``emit`` says 
 
 ``axis_name`` is as in ``scan_p``; only "before" and "number" of a mask go on across mesh axes.
 ``source`` says what is marked: where a "mask" is not zero; where head "flags" are not zero, and the
-first element in any case; where a value begins one of the "runs" of equal values.
+first element in any case; where a value begins one of the "runs" of equal values, among which what
+is not a number equals what is not a number.
 """
 
 move_p = _primitive("jscan_move")
 """Elements moved to where their marks send them, in one pass: what a gather by ``rank_p`` gives.
 
-Operands: the marks; the elements; then for "places" what fills, of size 1 along the ``axis``, or
-for "order" how many elements of each row are unmarked, as for ``rank_p``.
-Result: the elements, ``size`` long along the ``axis``. ``emit`` says what it holds:
+Operands: the marks; the elements; then of size 1 along the ``axis``, for "places" what fills, for
+"order" how many elements of each row are unmarked, as for ``rank_p``, and for "parts" where the
+second and the third begin.
+Results: the elements, ``size`` long along the ``axis``; then, where ``counted``, how many are
+marked, as of ``rank_p``. ``emit`` says what the first holds:
 
     places    the marked elements, in order, then what fills
     order     the unmarked elements, then the marked ones
+    parts     the elements whose mark is negative, then those whose is zero, then the others
 
-``source`` is as in ``rank_p``; of an "order" it is "mask". It is linear in what moves and fills.
+``source`` is as in ``rank_p``; of an "order" it is "mask", and of "parts" "signs". It is linear in
+what moves and fills.
 """
 
 locate_p = _primitive("jscan_locate")
@@ -362,10 +368,8 @@ def spread(values: jax.Array, numbers: jax.Array, *, axis: int) -> jax.Array:
 
 def histogram(keys: jax.Array, *, axis: int, num_keys: int) -> jax.Array:
     """Bind ``histogram_p``."""
-    settings = settings_for(keys.shape)
-    del settings["tile"]
     how: dict[str, Any] = {"axis": axis, "num_keys": num_keys, "axis_name": ()}
-    [counts] = histogram_p.bind(keys, **how, **settings)
+    [counts] = histogram_p.bind(keys, **how, **settings_for(keys.shape))
     return counts
 
 

@@ -25,18 +25,34 @@ def rank(
     axis_name: AxisName = (),
 ) -> jax.Array:
     """Bind ``rank_p``; ``size`` may be more than there are elements."""
+    how: dict[str, Any] = {"source": source, "reverse": reverse, "axis_name": axis_name}
+    [result] = _rank(marks, axis=axis, emit=emit, size=size, counted=False, **how)
+    return result
+
+
+def rank_and_count(
+    marks: jax.Array, *, axis: int, emit: str, source: str = "mask", size: int | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """The same, and how many elements are marked, of size 1 along the axis."""
+    how: dict[str, Any] = {"source": source, "reverse": False, "axis_name": ()}
+    result, count = _rank(marks, axis=axis, emit=emit, size=size, counted=True, **how)
+    return result, count
+
+
+def _rank(
+    marks: jax.Array, *, axis: int, emit: str, size: int | None, **params: Any
+) -> list[jax.Array]:
     extent.check_places("jscan", "marks", marks, axis)
     n = marks.shape[axis]
     length = n if size is None else size
 
-    def run(marks: jax.Array) -> jax.Array:
+    def run(marks: jax.Array) -> list[jax.Array]:
         # Kernels write no more words than there are elements.
-        how: dict[str, Any] = {"source": source, "reverse": reverse, "axis_name": axis_name}
-        head = _bind_rank(marks, axis=axis, emit=emit, size=min(length, n), **how)
-        if length <= n:
-            return head
-        end = [(0, length - n if d == axis else 0, 0) for d in range(head.ndim)]
-        return lax.pad(head, np.int32(n), end)
+        head, *counts = _bind_rank(marks, axis=axis, emit=emit, size=min(length, n), **params)
+        if length > n:
+            end = [(0, length - n if d == axis else 0, 0) for d in range(head.ndim)]
+            head = lax.pad(head, np.int32(n), end)
+        return [head, *counts]
 
     dimensions = meshes.instead_of(axis) if emit == "places" else meshes.same
     return meshes.automatically(run, marks, like=[marks], dimensions=dimensions)
@@ -49,14 +65,16 @@ def heads_of_runs(ids: jax.Array, *, axis: int) -> jax.Array:
     return meshes.automatically(lambda ids: heads.changes(ids, axis=axis), ids, like=[ids])
 
 
-def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> jax.Array:
+def _bind_rank(marks: jax.Array, *, axis: int, emit: str, **params: Any) -> list[jax.Array]:
     operands = [marks]
     if emit == "order":
         operands.append(_unmarked(marks, axis))
     operands = extent.vary_alike(operands)
     context = primitives.settings_for(marks.shape)
-    [result] = primitives.rank_p.bind(*operands, axis=axis, emit=emit, **params, **context)
-    return result
+    results: list[jax.Array] = primitives.rank_p.bind(
+        *operands, axis=axis, emit=emit, **params, **context
+    )
+    return results
 
 
 def move(
@@ -73,6 +91,33 @@ def move(
     Marks have the shape of ``x``. With a ``fill`` there may be more results than elements. Arrays
     are bound one by one, since a primitive is transposed as a whole.
     """
+    [moved] = _move(x, marks, fill, axis=axis, source=source, size=size, counted=False)
+    return moved
+
+
+def move_and_count(
+    x: jax.Array,
+    marks: jax.Array,
+    fill: jax.Array,
+    *,
+    axis: int,
+    source: str = "mask",
+    size: int | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """The same, and how many elements are marked, of size 1 along the axis."""
+    moved, count = _move(x, marks, fill, axis=axis, source=source, size=size, counted=True)
+    return moved, count
+
+
+def _move(
+    x: jax.Array,
+    marks: jax.Array,
+    fill: jax.Array | None,
+    *,
+    axis: int,
+    size: int | None,
+    **params: Any,
+) -> list[jax.Array]:
     extent.check_places("jscan", "marks", marks, axis)
     n = marks.shape[axis]
     length = n if size is None else size
@@ -82,15 +127,32 @@ def move(
     else:
         emit, beside = "places", fill.reshape((1,) * marks.ndim).astype(wide.dtype)
     marks, wide, beside = extent.vary_alike([marks, wide, beside])
-    how: dict[str, Any] = {"axis": axis, "source": source, "emit": emit, "size": min(length, n)}
+    how: dict[str, Any] = {"axis": axis, "emit": emit, "size": min(length, n), **params}
     context = primitives.settings_for(marks.shape)
-    [result] = primitives.move_p.bind(marks, wide, beside, **how, **context)
+    result, *counts = primitives.move_p.bind(marks, wide, beside, **how, **context)
     if length > n:
         behind = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
         rest = jnp.broadcast_to(beside, behind)
         result = lax.concatenate(extent.vary_alike([result, rest]), axis)
-    moved: jax.Array = result.astype(x.dtype)
-    return moved
+    return [result.astype(x.dtype), *counts]
+
+
+def part(
+    x: jax.Array, signs: jax.Array, second: jax.Array, third: jax.Array, *, axis: int
+) -> jax.Array:
+    """Bind ``move_p`` of three parts: negative elements, those of sign zero, and positive ones.
+
+    ``second`` and ``third`` say where the last two begin in each row. There are two elements or
+    more along the axis.
+    """
+    extent.check_places("jscan", "signs", signs, axis)
+    n = signs.shape[axis]
+    operands = extent.vary_alike([signs, whole_bytes(x), second, third])
+    how: dict[str, Any] = {"axis": axis, "source": "signs", "emit": "parts", "size": n}
+    context = primitives.settings_for(signs.shape)
+    [moved] = primitives.move_p.bind(*operands, counted=False, **how, **context)
+    result: jax.Array = moved.astype(x.dtype)
+    return result
 
 
 def whole_bytes(x: jax.Array) -> jax.Array:

@@ -16,9 +16,12 @@ from jscan.arguments.descriptors import LIMIT, as_vector
 from jscan.arguments.scalars import as_scalar, as_size
 from jscan.eager import compiled, elements, marks
 from jscan.primitives import spread
-from jscan.ranks import locate, move, rank, whole_bytes
+from jscan.ranks import locate, move_and_count, rank_and_count, whole_bytes
 
 __all__ = ["run_length_decode", "run_length_encode", "unique_sorted"]
+
+COMPARED = frozenset(["float16", "bfloat16", "float32", "float64"])
+"""Floats that the scan compares; of others a pass makes marks."""
 
 
 @advised
@@ -42,8 +45,9 @@ def run_length_encode(x: Any, *, size: int) -> tuple[jax.Array, jax.Array, jax.A
       ValueError: ``x`` is not one-dimensional or has 2^31 elements or more; ``size`` is negative or
         too large.
 
-    One scan, which writes where runs begin, a gather of their first elements, and a sum. Inexact
-    elements are compared in a pass of their own. The gradient of ``values`` is a scatter.
+    One scan, which compares neighbours, counts the runs and writes where they begin, and a gather
+    of their first elements. Complex elements and floats of 8 bits are compared in a pass of their
+    own. The gradient of ``values`` is a scatter.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), "pack", of head flags.
 
@@ -65,11 +69,11 @@ def _run_length_encode(x: Any, size: int) -> tuple[jax.Array, jax.Array, jax.Arr
     array = _as_row(caller, x)
     size = as_size(caller, "size", size)
     # The last run ends where the next one begins, also where that one is not asked for.
-    given, source, count = _runs(array)
-    begins = rank(given, axis=0, emit="places", source=source, size=size + 1)
+    given, source = _runs(array)
+    begins, count = rank_and_count(given, axis=0, emit="places", source=source, size=size + 1)
     places = lax.slice_in_dim(begins, 0, size)
     values = orders.take_marked(array, places, jnp.zeros((), array.dtype))
-    return values, lax.slice_in_dim(begins, 1, None) - places, count
+    return values, lax.slice_in_dim(begins, 1, None) - places, count.reshape(())
 
 
 @advised
@@ -161,8 +165,8 @@ def unique_sorted(x: Any, *, size: int, fill_value: Any = 0) -> tuple[jax.Array,
       ValueError: ``x`` is not one-dimensional or has 2^31 elements or more; ``size`` is negative or
         too large; ``fill_value`` does not fit the dtype.
 
-    One scan, which on a CUDA GPU moves the first elements of runs, and a sum. Inexact elements are
-    compared in a pass of their own.
+    One scan, which on a CUDA GPU compares neighbours, moves the first elements of runs and counts
+    them. Complex elements and floats of 8 bits are compared in a pass of their own.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), "pack", of head flags.
 
@@ -184,8 +188,9 @@ def _unique_sorted(x: Any, size: int, fill_value: Any) -> tuple[jax.Array, jax.A
     array = _as_row(caller, x)
     size = as_size(caller, "size", size)
     fill = as_scalar(caller, "fill_value", fill_value, array.dtype)
-    begins, source, count = _runs(array)
-    return move(array, begins, fill, axis=0, source=source, size=size), count
+    begins, source = _runs(array)
+    values, count = move_and_count(array, begins, fill, axis=0, source=source, size=size)
+    return values, count.reshape(())
 
 
 def _as_row(caller: str, x: Any) -> jax.Array:
@@ -197,15 +202,12 @@ def _as_row(caller: str, x: Any) -> jax.Array:
     return array
 
 
-def _runs(x: jax.Array) -> tuple[jax.Array, str, jax.Array]:
-    """Marks of the elements at which runs begin, their ``source``, and how many runs there are."""
-    x = whole_bytes(x)
-    begins, marks, source = heads.changes(x, axis=0), x, "runs"
-    if jnp.issubdtype(x.dtype, jnp.inexact):
-        before = heads.before(x, axis=0)
-        begins &= ~(lax.ne(x, x) & lax.ne(before, before))
-        marks, source = begins, "mask"
-    return marks, source, jnp.sum(begins, dtype=jnp.int32)
+def _runs(x: jax.Array) -> tuple[jax.Array, str]:
+    """Marks of the elements at which runs begin, and their ``source``."""
+    x = lax.stop_gradient(whole_bytes(x))
+    if x.dtype.kind in "iub" or x.dtype.name in COMPARED:
+        return x, "runs"
+    return heads.first_of_runs(x, axis=0), "mask"
 
 
 def _in_32_bits(lengths: Array) -> jax.Array:

@@ -353,6 +353,13 @@ def _ranks() -> Iterator[Call]:
     yield _call("pack", lambda x, mask: jscan.pack(x, mask, size=n // 2), long, mask)
     yield _call("split", jscan.split, long, mask)
     yield _call("nonzero", functools.partial(jscan.nonzero, size=n), mask)
+    for dtype in ("int32", "float32"):
+        yield _call("unique_sorted", lambda x: jscan.unique_sorted(x, size=n // 16), ((n,), dtype))
+    encode = functools.partial(jscan.run_length_encode, size=n // 16)
+    yield _call("run_length_encode", encode, ((n,), "int32"))
+    for dtype in ("int32", "uint8"):
+        yield _call("histogram, 256 keys", lambda x: jscan.histogram(x, 256), ((n,), dtype))
+    yield _call("partition", jscan.partition, long, ((n,), "int8"))
 
     def split_and_segment(x: jax.Array, mask: jax.Array, flags: jax.Array) -> Any:
         values, segments = jscan.split_and_segment(x, mask, flags)

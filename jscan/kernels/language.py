@@ -3,9 +3,11 @@
     load, store        a tile between memory and registers, at 64-bit offsets where needed
     tile_scan          the warp-composed scan of a register tile: ``tt.scan`` of any operator
     tile_reduce        its reduction, for operators that commute: ``tt.reduce``
+    tile_histogram     how often each number is among keys: ``tt.histogram``
     take_ticket        a number that no other program gets, from an atomic counter
     publish, peek      one tagged 64-bit word of tile state, written relaxed and read volatile
     pause              lets a waiting warp sleep
+    count_bytes        how many of marks that are bytes are set, four at once
     deinterleave       a tile by places modulo two, four, ..., without a move; `interleave`: back
     nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
     fma                z + x y of floats, rounded once
@@ -13,8 +15,8 @@
     unsigned, opaque, settle, hold   values as the compiler should see them
     when               part of a body's work on a condition, which is no primitive
 
-Each primitive is called like a function here, and has its abstract evaluation and its meaning in
-plain JAX here too. The meaning is what an interpreter runs on a machine without a GPU. Engines
+Each primitive is called like a function here, and has its abstract evaluation here too, beside its
+meaning in plain JAX, which is what an interpreter runs on a machine without a GPU. Engines
 (`jscan.kernels.engines`) give the primitives a form for the GPU.
 
 State words live in an ``int32[words, 2]`` array: the value in the low half, the tag in the high
@@ -33,18 +35,15 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import batching, mlir
 
-from jscan.kernels import internals
+from jscan.kernels import internals, meanings
 from jscan.kernels.addresses import Terms, shape_of_sum
+from jscan.kernels.meanings import mapped as mapped
 from jscan.kernels.memory import (
-    deinterleave_meaning,
-    fma_meaning,
-    interleave_meaning,
     load_meaning,
     peek_meaning,
     publish_meaning,
     store_meaning,
     take_ticket_meaning,
-    unsigned_meaning,
 )
 
 Aval = jax.core.ShapedArray
@@ -83,6 +82,8 @@ peek_p = _primitive("peek", multiple_results=True)
 pause_p = _primitive("pause")
 deinterleave_p = _primitive("deinterleave", multiple_results=True)
 interleave_p = _primitive("interleave")
+tile_histogram_p = _primitive("tile_histogram")
+count_bytes_p = _primitive("count_bytes")
 nan_max_p = _primitive("nan_max")
 nan_min_p = _primitive("nan_min")
 fma_p = _primitive("fma")
@@ -92,14 +93,6 @@ unsigned_p = _primitive("unsigned")
 opaque_p = _primitive("opaque")
 settle_p = _primitive("settle")
 hold_p = _primitive("hold")
-
-
-def mapped(jaxpr: core.ClosedJaxpr, operands: Sequence[jax.Array]) -> list[jax.Array]:
-    """The results of a scalar jaxpr on arrays of one shape, element by element."""
-    function: Callable[..., Any] = core.jaxpr_as_fun(jaxpr)
-    for _ in range(operands[0].ndim):
-        function = jax.vmap(function)
-    return list(function(*operands))
 
 
 def when(condition: jax.Array, work: Callable[[], None]) -> None:
@@ -117,26 +110,28 @@ def tile_scan(
     return tile_scan_p.bind(*leaves, jaxpr=jaxpr, axis=axis, reverse=reverse)
 
 
-def tile_scan_meaning(
-    *leaves: jax.Array, jaxpr: core.ClosedJaxpr, axis: int, reverse: bool
-) -> list[jax.Array]:
-    """`tile_scan` in plain JAX."""
-
-    def operator(left: list[jax.Array], right: list[jax.Array]) -> list[jax.Array]:
-        return mapped(jaxpr, [*left, *right])
-
-    return lax.associative_scan(operator, list(leaves), reverse=reverse, axis=axis)
-
-
 def tile_reduce(jaxpr: core.ClosedJaxpr, leaf: jax.Array, axis: int) -> jax.Array:
     """Reduction of a register tile along ``axis``, in no fixed order: the operator must commute."""
     return tile_reduce_p.bind(leaf, jaxpr=jaxpr, axis=axis)
 
 
-def tile_reduce_meaning(leaf: jax.Array, *, jaxpr: core.ClosedJaxpr, axis: int) -> jax.Array:
-    """`tile_reduce` in plain JAX."""
-    [scanned] = tile_scan_meaning(leaf, jaxpr=jaxpr, axis=axis, reverse=False)
-    return lax.index_in_dim(scanned, -1, axis, keepdims=False)
+def tile_histogram(keys: jax.Array, mask: jax.Array, bins: int) -> jax.Array:
+    """How often each of the numbers below ``bins`` is among the keys in ``mask``; both int32.
+
+    ``bins`` is a power of two. A key in the mask is in range, and is at one place of the tile.
+    """
+    return tile_histogram_p.bind(keys, mask, bins=bins)
+
+
+def count_bytes(marks: jax.Array, *, negative: bool = False) -> jax.Array:
+    """How many are not zero, or ``negative``, of a tile as counts of a quarter of its size, int32.
+
+    The tile has one dimension, and a thread four bytes or more. Which four are counted together is
+    the layout's: only the sum of all is known. Of neighbours, what is added here is zero.
+    """
+    sums = count_bytes_p.bind(marks, negative=negative)
+    first, second, third, fourth = deinterleave(sums, 4)
+    return (first + second) + (third + fourth)
 
 
 def deinterleave(x: jax.Array, count: int) -> list[jax.Array]:
@@ -313,6 +308,11 @@ def _interleave_abstract_eval(*parts: Aval) -> Aval:
     return Aval((*rows, length * len(parts)), parts[0].dtype)
 
 
+def _tile_histogram_abstract_eval(keys: Aval, mask: Aval, *, bins: int) -> Aval:
+    del keys, mask
+    return Aval((bins,), jnp.dtype(jnp.int32))
+
+
 def _unsigned_abstract_eval(bits: Aval, *, dtype: np.dtype) -> Aval:
     del bits
     return Aval((), dtype)
@@ -359,25 +359,22 @@ def _register(
     mlir.register_lowering(primitive, mlir.lower_fun(meaning, multiple_results=multiple))
 
 
-def _first(operand: jax.Array, **params: Any) -> jax.Array:
-    del params
-    return operand
-
-
-_register(tile_scan_p, _tile_scan_abstract_eval, tile_scan_meaning)
-_register(tile_reduce_p, _tile_reduce_abstract_eval, tile_reduce_meaning)
-_register(deinterleave_p, _deinterleave_abstract_eval, deinterleave_meaning)
-_register(interleave_p, _interleave_abstract_eval, interleave_meaning)
+_register(tile_scan_p, _tile_scan_abstract_eval, meanings.tile_scan)
+_register(tile_reduce_p, _tile_reduce_abstract_eval, meanings.tile_reduce)
+_register(tile_histogram_p, _tile_histogram_abstract_eval, meanings.tile_histogram)
+_register(deinterleave_p, _deinterleave_abstract_eval, meanings.deinterleave)
+_register(interleave_p, _interleave_abstract_eval, meanings.interleave)
+_register(count_bytes_p, lambda x, **_: Aval(x.shape, jnp.dtype(jnp.int32)), meanings.count_bytes)
 _register(nan_max_p, _like_tile, jnp.maximum)
 _register(nan_min_p, _like_tile, jnp.minimum)
-_register(fma_p, _like_tile, fma_meaning)
+_register(fma_p, _like_tile, meanings.fma)
 _register(fast_exp2_p, _like_first, lax.exp2)
 _register(fast_log2_p, _like_first, jnp.log2)
-_register(unsigned_p, _unsigned_abstract_eval, unsigned_meaning)
-_register(opaque_p, _like_first, _first)
-_register(settle_p, _like_first, _first)
-_register(hold_p, _like_first, _first)
-_register(pause_p, _like_first, _first)
+_register(unsigned_p, _unsigned_abstract_eval, meanings.unsigned)
+_register(opaque_p, _like_first, meanings.first)
+_register(settle_p, _like_first, meanings.first)
+_register(hold_p, _like_first, meanings.first)
+_register(pause_p, _like_first, meanings.first)
 batching.defbroadcasting(nan_max_p)
 batching.defbroadcasting(nan_min_p)
 batching.defbroadcasting(fma_p)

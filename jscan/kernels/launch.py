@@ -135,7 +135,8 @@ def whole_bytes(integers: jax.Array) -> jax.Array:
     """The integers in whole bytes: those of 2 and 4 bits may lie packed in memory."""
     if integers.dtype.name in _SUPPORTED:
         return integers
-    return integers.astype(jnp.int8 if integers.dtype.kind == "i" else jnp.uint8)
+    has_sign = jnp.issubdtype(integers.dtype, jnp.signedinteger)
+    return integers.astype(jnp.int8 if has_sign else jnp.uint8)
 
 
 def signed(integers: jax.Array) -> jax.Array:

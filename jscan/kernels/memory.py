@@ -21,26 +21,6 @@ def parts(dtype: np.dtype) -> int:
     return 2 if dtype.kind == "c" else 1
 
 
-def deinterleave_meaning(x: jax.Array, *, count: int) -> list[jax.Array]:
-    """The elements at places 0, 1, ... modulo ``count``."""
-    return [x[..., place::count] for place in range(count)]
-
-
-def interleave_meaning(*parts: jax.Array) -> jax.Array:
-    """The inverse of `deinterleave_meaning`."""
-    return jnp.stack(parts, -1).reshape(*parts[0].shape[:-1], -1)
-
-
-def fma_meaning(x: jax.Array, y: jax.Array, z: jax.Array, *, minus: bool) -> jax.Array:
-    """`fma` in plain JAX, rounded twice."""
-    return z - x * y if minus else z + x * y
-
-
-def unsigned_meaning(bits: jax.Array, *, dtype: np.dtype) -> jax.Array:
-    """`unsigned` in plain JAX."""
-    return lax.convert_element_type(bits, dtype)
-
-
 def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array:
     """The flat index, in 32 bits: the interpreter serves arrays of test size."""
     terms = [v.astype(jnp.int32) * np.int32(m) for v, m in zip(values, multipliers, strict=True)]

@@ -21,10 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import flagging, language, launch, tuning
+from jscan.kernels import language, launch, tuning
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import trace_scalars
-from jscan.kernels.ranking import COUNT, Ranking, run
+from jscan.kernels.ranking import COUNT, Ranking, along, floats_of, run
+from jscan.kernels.ranking import readable as readable_marks
 from jscan.kernels.tile import Tile
 
 
@@ -45,9 +46,9 @@ class Moving(Ranking):
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
-        """The elements in their places."""
+        """The elements in their places, then the total, if it is a result."""
         size = self.geometry.outer * self.size * self.geometry.inner
-        return [(size, dtype) for dtype in self.moved]
+        return [*((size, dtype) for dtype in self.moved), *self.totals]
 
     def store(
         self,
@@ -62,13 +63,14 @@ class Moving(Ranking):
         beside = inputs[len(self.views) :]
         place = self.places(tile, beside, marks, count - marks.astype(COUNT))
         inside = place < np.int32(self.size)
-        for k, (output, view) in enumerate(zip(outputs, self.views[1:], strict=True)):
+        for k, (output, view) in enumerate(zip(outputs, self.views[1:], strict=False)):
             parts = tile.load_parts(inputs[1 + k], view)
             if self.emit == "places":
                 fills = language.load_parts(beside[k], [(jnp.int32(0), 1)])
                 pairs = zip(parts, fills, strict=True)
                 parts = [jnp.where(marks, part, fill.astype(part.dtype)) for part, fill in pairs]
             tile.scatter(output, self.size, place, *parts, where=inside)
+        self.store_total(tile, outputs, count)
 
 
 def move(
@@ -81,19 +83,16 @@ def move(
     source: str,
     emit: str,
     size: int,
+    counted: bool,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
-) -> jax.Array:
+) -> list[jax.Array]:
     """Moves elements along ``axis``, of arrays that have the shape ``full`` together.
 
     ``beside`` is for ``order`` how many elements of each row are not marked, and for ``places``
-    what fills.
+    what fills. Where ``counted``, how many elements are marked is the second result.
     """
-    marks = (
-        launch.whole_bytes(marks)
-        if source == "runs"
-        else flagging.one_byte(marks, interpret=interpret)
-    )
+    marks = readable_marks(marks, source, interpret=interpret)
     operator = trace_scalars(lax.add, [COUNT] * 2)
     counts = jax.ShapeDtypeStruct(full, COUNT)
     tuned = tuning.sends(tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile))
@@ -112,8 +111,10 @@ def move(
         source=source,
         emit=emit,
         size=size,
+        counted=counted,
+        floats=floats_of(marks),
         moved=tuple(np.dtype(part.dtype) for part in read),
     )
     outputs = run(moving, cut, interpret, [part.reshape(-1) for part in rest], "jscan_move")
-    [moved] = launch.joined(outputs, [x.dtype])
-    return moved.reshape(*full[:axis], size, *full[axis + 1 :])
+    dtypes = [x.dtype, COUNT] if counted else [x.dtype]
+    return along(launch.joined(outputs, dtypes), full, axis, size)

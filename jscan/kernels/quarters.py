@@ -6,6 +6,8 @@ thread. A place here is that of what lies so many elements behind every fourth o
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,11 +35,15 @@ def left(tile: Tile, place: int) -> jax.Array:
 def load(tile: Tile, ref: Ref, view: View, place: int) -> jax.Array:
     """The operand's elements."""
     assert not tile.geometry.reverse, "behind is to the right"
+    assert place >= 0 or not tile.geometry.far, "in front of the axis"
     row_stride, stride, lane_stride = view.strides
     terms = [(tile.row_of(view), row_stride), *tile.start(stride, -place)]
     terms += tile.one_a_lane(lane_stride)
     every = lax.broadcasted_iota(jnp.int32, (tile.geometry.length // 4,), 0)
-    mask = None if tile.inside else left(tile, place) >= 0
+    # In front of the axis, perhaps; behind it only where all of the four are.
+    checks = [index(tile, place) >= 0] if place < 0 else []
+    checks += [] if tile.inside else [left(tile, place) >= 0]
+    mask = functools.reduce(lax.bitwise_and, checks) if checks else None
     return language.load(ref, [*terms, (every, 4 * stride)], mask=mask)
 
 

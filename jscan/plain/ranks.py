@@ -25,24 +25,27 @@ def rank_in_plain_jax(
     emit: str,
     reverse: bool,
     size: int,
-    counted: Callable[..., jax.Array] = lax.cumsum,
+    counted: bool,
+    summed: Callable[..., jax.Array] = lax.cumsum,
     **_: Any,
 ) -> list[jax.Array]:
     """The results of ``rank_p``, by a cumulative sum and a scatter."""
     n = marks.shape[axis]
+    marks_here = is_marked(marks, axis=axis, source=source)
+    marked = marks_here.astype(jnp.int32)
+    totals = [jnp.sum(marked, axis, keepdims=True, dtype=jnp.int32)] if counted else []
     if n == 0:
         shape = (*marks.shape[:axis], size, *marks.shape[axis + 1 :])
-        return [jnp.zeros(shape, jnp.bool_ if emit == "heads" else jnp.int32)]
-    marks_here = is_marked(marks, axis=axis, source=source)
+        empty = jnp.zeros(shape, jnp.bool_ if emit == "heads" else jnp.int32)
+        return [empty, *totals]
     if emit == "heads":
-        return [marks_here]
-    marked = marks_here.astype(jnp.int32)
-    count = counted(marked, axis=axis, reverse=reverse)
+        return [marks_here, *totals]
+    count = summed(marked, axis=axis, reverse=reverse)
     if emit == "number":
-        return [count - 1]
+        return [count - 1, *totals]
     before = count - marked
     if emit == "before":
-        return [before]
+        return [before, *totals]
     element = lax.broadcasted_iota(jnp.int32, marks.shape, axis)
     if emit == "order":
         place = jnp.where(marked != 0, unmarked[0] + before, element - before)
@@ -55,7 +58,7 @@ def rank_in_plain_jax(
 
     by_row = jax.vmap(of_row)(_rows(place, axis), _rows(element, axis))
     rest = (*marks.shape[:axis], *marks.shape[axis + 1 :])
-    return [jnp.moveaxis(by_row.reshape(*rest, size), -1, axis)]
+    return [jnp.moveaxis(by_row.reshape(*rest, size), -1, axis), *totals]
 
 
 def rank_on_cpu(
@@ -65,6 +68,7 @@ def rank_on_cpu(
     source: str,
     emit: str,
     size: int,
+    counted: bool,
     **params: Any,
 ) -> list[jax.Array]:
     """The results of ``rank_p``, of which places are found one after another.
@@ -73,8 +77,8 @@ def rank_on_cpu(
     """
     n = marks.shape[axis]
     if emit in ("number", "before", "heads") or params["reverse"] or 0 in marks.shape or size == 0:
-        params |= {"axis": axis, "source": source, "emit": emit, "size": size}
-        params["counted"] = counted_on_cpu
+        params |= {"axis": axis, "source": source, "emit": emit, "size": size, "counted": counted}
+        params["summed"] = counted_on_cpu
         return rank_in_plain_jax(marks, *unmarked, **params)
     marked = _rows(is_marked(marks, axis=axis, source=source), axis).astype(jnp.int32)
     count = jnp.sum(marked, 1, keepdims=True, dtype=jnp.int32)
@@ -92,32 +96,50 @@ def rank_on_cpu(
         is_place = lax.broadcasted_iota(jnp.int32, found.shape, 1) < count
         found = jnp.where(is_place, found, np.int32(n))
     rest = (*marks.shape[:axis], *marks.shape[axis + 1 :])
-    return [jnp.moveaxis(found.reshape(*rest, size), -1, axis)]
+    shaped = [(found, size), (count, 1)][: 1 + counted]
+    return [jnp.moveaxis(x.reshape(*rest, length), -1, axis) for x, length in shaped]
 
 
 def move_in_plain_jax(
     marks: jax.Array,
     x: jax.Array,
-    beside: jax.Array,
-    *,
+    *beside: jax.Array,
     axis: int,
     source: str,
     emit: str,
     size: int,
+    counted: bool,
     **_: Any,
 ) -> list[jax.Array]:
-    """The result of ``move_p``, by a gather from where ``rank_p`` finds the elements."""
-    n, full = marks.shape[axis], extent.full_shape([marks, x, beside])
+    """The results of ``move_p``, by a gather from where ``rank_p`` finds the elements.
+
+    Three parts are made by two moves: positive elements go behind all others, and of what is there
+    then, negative ones before all others.
+    """
+    n, full = marks.shape[axis], extent.full_shape([marks, x, *beside])
     shape = (*full[:axis], size, *full[axis + 1 :])
+    each = (*full[:axis], 1, *full[axis + 1 :])
     if 0 in full or size == 0:
-        return [jnp.zeros(shape, x.dtype)]
-    places = ranks.rank(marks, axis=axis, emit=emit, source=source, size=size)
+        marked = is_marked(marks, axis=axis, source=source)
+        total = jnp.sum(marked, axis, keepdims=True, dtype=jnp.int32)
+        return [jnp.zeros(shape, x.dtype), jnp.broadcast_to(total, each)][: 1 + counted]
+    if emit == "parts":
+        zero = lax.full_like(marks, 0)
+        is_positive, others = lax.gt(marks, zero), lax.ge(marks, zero)
+        once, others = (ranks.move(y, is_positive, axis=axis) for y in (x, others))
+        return [jnp.broadcast_to(ranks.move(once, others, axis=axis), shape)]
+    how: dict[str, Any] = {"axis": axis, "emit": emit, "source": source, "size": size}
+    if counted:
+        places, total = ranks.rank_and_count(marks, **how)
+        totals = [jnp.broadcast_to(total, each)]
+    else:
+        places, totals = ranks.rank(marks, **how), []
     if emit == "order":
-        return [jnp.broadcast_to(taken(x, places, axis, unique_indices=True), shape)]
+        return [jnp.broadcast_to(taken(x, places, axis, unique_indices=True), shape), *totals]
     inside = jnp.minimum(places, np.int32(n - 1))
     there = jnp.broadcast_to(places < np.int32(n), shape)
     found = taken(x, inside, axis, indices_are_sorted=True)
-    return [jnp.where(there, jnp.broadcast_to(found, shape), beside)]
+    return [jnp.where(there, jnp.broadcast_to(found, shape), beside[0]), *totals]
 
 
 def taken(x: jax.Array, places: jax.Array, axis: int, **how: Any) -> jax.Array:
@@ -189,7 +211,7 @@ def is_marked(marks: jax.Array, *, axis: int, source: str) -> jax.Array:
     if source == "mask":
         return heads.as_bool(marks)
     if source == "runs":
-        return heads.changes(marks, axis=axis)
+        return heads.first_of_runs(marks, axis=axis)
     return heads.as_bool(marks) | heads.is_first(marks, axis=axis)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray
 
-from jscan import extent
+from jscan import extent, meshes
 from jscan.plain.counts import histogram_across, histogram_in_plain_jax, histogram_on_gpu
 from jscan.plain.uneven import histogram_uneven
 from jscan.primitives import AxisName, histogram_p
@@ -22,6 +24,26 @@ def histogram_abstract_eval(
     shape = (*keys.shape[:axis], num_keys, *keys.shape[axis + 1 :])
     like = extent.alike_across(keys, axis_name)
     return [like.update(shape=shape, dtype=jnp.dtype(jnp.int32), weak_type=False)]
+
+
+def histogram_in_kernels(
+    keys: jax.Array,
+    *,
+    axis: int,
+    num_keys: int,
+    layout: meshes.Layout | None,
+    axis_name: AxisName,
+    **params: Any,
+) -> list[jax.Array]:
+    """The counts of few numbers by a kernel, and of many by a scatter."""
+    # Pallas takes seconds to import, and only GPU programs need it.
+    from jscan.kernels import counting, tuning
+
+    del layout, axis_name
+    n, inner = keys.shape[axis], math.prod(keys.shape[axis + 1 :])
+    if 0 in keys.shape or n >= extent.FAR or not tuning.suits_counts(n, inner, num_keys):
+        return histogram_on_gpu(keys, axis=axis, num_keys=num_keys)
+    return [counting.histogram(keys, axis=axis, num_keys=num_keys, **params)]
 
 
 def histogram_dimensions(
@@ -38,6 +60,6 @@ base.register(
     plain=histogram_in_plain_jax,
     across=histogram_across,
     uneven=histogram_uneven,
-    in_kernels=histogram_on_gpu,
+    in_kernels=histogram_in_kernels,
     dimensions=histogram_dimensions,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,73 +23,94 @@ from jscan.rules import base, partition
 def move_abstract_eval(
     marks: ShapedArray,
     x: ShapedArray,
-    beside: ShapedArray,
-    *,
+    *beside: ShapedArray,
     axis: int,
     size: int,
+    counted: bool,
     **_: Any,
 ) -> list[ShapedArray]:
-    """The elements in the shape of all operands together, ``size`` long along the axis."""
-    full = extent.full_shape([marks, x, beside])
-    return [x.update(shape=(*full[:axis], size, *full[axis + 1 :]), weak_type=False)]
+    """The elements in the shape of all operands together, ``size`` long along the axis.
+
+    And how many are marked, of size 1 along it.
+    """
+    full = extent.full_shape([marks, x, *beside])
+    moved = x.update(shape=(*full[:axis], size, *full[axis + 1 :]), weak_type=False)
+    if not counted:
+        return [moved]
+    shape = (*full[:axis], 1, *full[axis + 1 :])
+    return [moved, moved.update(shape=shape, dtype=jnp.dtype(jnp.int32))]
 
 
 def move_in_kernels(
     marks: jax.Array,
     x: jax.Array,
-    beside: jax.Array,
-    *,
+    *others: jax.Array,
     axis: int,
     source: str,
     emit: str,
     size: int,
+    counted: bool,
     layout: meshes.Layout | None,
     **params: Any,
 ) -> list[jax.Array]:
     """The moved elements by a kernel, which counts positions in 32 bits."""
-    full = extent.full_shape([marks, x, beside])
+    full = extent.full_shape([marks, x, *others])
     if 0 in full or size == 0:
         raise base.NoKernel("there is nothing to move")
     if full[axis] >= extent.FAR:
         raise base.NoKernel("the axis is too long for 32 bits")
     # Pallas takes seconds to import, and only GPU programs need it.
-    from jscan.kernels import launch, moving, tuning
+    from jscan.kernels import launch, moving, parting, tuning
 
     del layout
     reason = launch.why_not_dtypes([x])
     if reason is not None:
         raise base.NoKernel(reason)
+    each = (*full[:axis], 1, *full[axis + 1 :])
+    if emit == "parts":
+        outer, inner = math.prod(full[:axis]), math.prod(full[axis + 1 :])
+        if not tuning.suits_parts(outer, size, inner):
+            raise base.NoKernel("two passes part so short a row, or so many lanes")
+        begins = [jnp.broadcast_to(begin, each) for begin in others]
+        return [parting.part(marks, x, *begins, full=full, axis=axis, **params)]
+    [beside] = others
     if emit == "order":
-        beside = jnp.broadcast_to(beside, (*full[:axis], 1, *full[axis + 1 :]))
+        beside = jnp.broadcast_to(beside, each)
     elif beside.size > 1:
         raise base.NoKernel("rows are filled with values of their own")
     if source == "mask" and tuning.suits_gather(full[axis], size, x.dtype.itemsize):
         raise base.NoKernel("so few elements are better gathered")
     how: dict[str, Any] = {"axis": axis, "source": source, "emit": emit, "size": size}
-    return [moving.move(marks, x, beside, full=full, **how, **params)]
+    return moving.move(marks, x, beside, full=full, counted=counted, **how, **params)
 
 
 def move_jvp(
-    primals: Sequence[jax.Array], tangents: Sequence[Tangent], *, emit: str, **params: Any
+    primals: Sequence[jax.Array],
+    tangents: Sequence[Tangent],
+    *,
+    emit: str,
+    counted: bool,
+    **params: Any,
 ) -> tuple[list[jax.Array], list[Tangent]]:
-    """The moved tangents."""
-    [result] = move_p.bind(*primals, emit=emit, **params)
-    marks, _, beside = primals
-    _, slope, of_fill = tangents
-    if not any(map(is_moving, (slope, of_fill))):
-        return [result], [zero_of(result)]
+    """The moved tangents; a count has none."""
+    results = move_p.bind(*primals, emit=emit, counted=counted, **params)
+    marks, _, *beside = primals
+    _, slope, *of_beside = tangents
+    of_count = [zero_of(x) for x in results[1:]]
+    if not any(map(is_moving, (slope, *of_beside))):
+        return results, [zero_of(results[0]), *of_count]
     if emit == "places":
-        beside = ad.instantiate_zeros(of_fill)
-    operands = extent.vary_alike([marks, ad.instantiate_zeros(slope), beside])
-    return [result], move_p.bind(*operands, emit=emit, **params)
+        beside = [ad.instantiate_zeros(of_fill) for of_fill in of_beside]
+    operands = extent.vary_alike([marks, ad.instantiate_zeros(slope), *beside])
+    [moved] = move_p.bind(*operands, emit=emit, counted=False, **params)
+    return results, [moved, *of_count]
 
 
 def move_transpose(
     cotangents: Sequence[Tangent],
     marks: jax.Array,
     x: Any,
-    beside: Any,
-    *,
+    *beside: Any,
     axis: int,
     source: str,
     emit: str,
@@ -97,27 +119,41 @@ def move_transpose(
 ) -> list[Any]:
     """To each element the cotangent at its place; to what fills, those behind the elements."""
     [cotangent] = cotangents
-    back: list[Any] = [None, None, None]
+    operands = marks, x, *beside
+    back: list[Any] = [None] * len(operands)
     if isinstance(cotangent, ad.Zero) or size == 0:
-        return [ad.Zero(y.aval) if ad.is_undefined_primal(y) else None for y in (marks, x, beside)]
-    marked = is_marked(marks, axis=axis, source=source)
+        return [ad.Zero(y.aval) if ad.is_undefined_primal(y) else None for y in operands]
     if ad.is_undefined_primal(x):
-        before = ranks.rank(marks, axis=axis, emit="before", source=source)
-        if emit == "order":
-            element = lax.broadcasted_iota(jnp.int32, before.shape, axis)
-            there, place = None, jnp.where(marked, beside + before, element - before)
-        else:
-            last = np.int32(size - 1)
-            there, place = marked & (before <= last), jnp.minimum(before, last)
+        there, place = _places(marks, beside, axis=axis, source=source, emit=emit, size=size)
         found = taken(cotangent, place, axis)
         found = found if there is None else jnp.where(there, found, jnp.zeros_like(found))
         back[1] = summed_to(found, x.aval)
-    if ad.is_undefined_primal(beside):
+    if ad.is_undefined_primal(beside[0]):
+        marked = is_marked(marks, axis=axis, source=source)
         count = jnp.sum(marked, axis, keepdims=True, dtype=jnp.int32)
         place = lax.broadcasted_iota(jnp.int32, cotangent.shape, axis)
         rest = jnp.where(place < count, jnp.zeros_like(cotangent), cotangent)
-        back[2] = summed_to(rest, beside.aval)
+        back[2] = summed_to(rest, beside[0].aval)
     return back
+
+
+def _places(
+    marks: jax.Array, beside: Sequence[Any], *, axis: int, source: str, emit: str, size: int
+) -> tuple[jax.Array | None, jax.Array]:
+    """Which elements are among the results, unless all are, and where each one is."""
+    element = lax.broadcasted_iota(jnp.int32, marks.shape, axis)
+    if emit == "parts":
+        zero, (second, third) = lax.full_like(marks, 0), beside
+        is_negative, is_positive = lax.lt(marks, zero), lax.gt(marks, zero)
+        less, more = (ranks.rank(x, axis=axis, emit="before") for x in (is_negative, is_positive))
+        place = jnp.where(is_positive, third + more, second + element - less - more)
+        return None, jnp.where(is_negative, less, place)
+    marked = is_marked(marks, axis=axis, source=source)
+    before = ranks.rank(marks, axis=axis, emit="before", source=source)
+    if emit == "order":
+        return None, jnp.where(marked, beside[0] + before, element - before)
+    last = np.int32(size - 1)
+    return marked & (before <= last), jnp.minimum(before, last)
 
 
 def move_dimensions(

@@ -23,14 +23,24 @@ def rank_abstract_eval(
     axis: int,
     size: int,
     emit: str,
+    counted: bool,
     axis_name: AxisName,
     **_: Any,
 ) -> list[ShapedArray]:
-    """int32, or heads, in the shape of the marks; ``size`` long along an axis that ends here."""
-    size = marks.shape[axis] if axis_name else size
-    shape = (*marks.shape[:axis], size, *marks.shape[axis + 1 :])
-    dtype = jnp.dtype(jnp.bool_ if emit == "heads" else jnp.int32)
-    return [marks.update(shape=shape, dtype=dtype, weak_type=False)]
+    """int32, or heads, in the shape of the marks; ``size`` long along an axis that ends here.
+
+    And how many are marked, of size 1 along it.
+    """
+    sizes = [marks.shape[axis] if axis_name else size, *([1] if counted else [])]
+    dtypes = [jnp.dtype(jnp.bool_ if emit == "heads" else jnp.int32), jnp.dtype(jnp.int32)]
+    return [
+        marks.update(
+            shape=(*marks.shape[:axis], length, *marks.shape[axis + 1 :]),
+            dtype=dtype,
+            weak_type=False,
+        )
+        for length, dtype in zip(sizes, dtypes, strict=False)
+    ]
 
 
 def rank_in_kernels(
@@ -54,7 +64,7 @@ def rank_in_kernels(
         return [flagging.heads_of_runs(marks, axis=axis, interpret=params["interpret"])]
     del layout, axis_name
     totals = unmarked[0] if unmarked else None
-    return [ranking.rank(marks, totals, axis=axis, size=size, **params)]
+    return ranking.rank(marks, totals, axis=axis, size=size, **params)
 
 
 def _heads_by_xla(marks: jax.Array, *, axis: int, **_: Any) -> list[jax.Array]:

@@ -110,6 +110,14 @@ def test_packed_ids_are_unpacked_before_a_kernel_reads_them():
     assert "xi4>" not in call
 
 
+def test_negative_ids_of_four_bits_are_dropped():
+    """Kernels once took -1 for 255, which is an id where there are as many segments."""
+    ids = np.repeat([-3, -1, 0, 5, 7], 40)
+    with primitives.interpreted():
+        sums = jscan.segment_sum(jnp.ones(200), jnp.asarray(ids).astype(jnp.int4), 300, True)
+    np.testing.assert_array_equal(sums, 40 * np.isin(np.arange(300), ids))
+
+
 def test_rows_of_lengths_outside_vmap():
     """A mapped constructor leaves offsets with rows behind."""
     lengths, x = np.array([[2, 3], [4, 1], [0, 5]]), np.arange(15).reshape(3, 5)

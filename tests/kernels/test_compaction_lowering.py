@@ -18,8 +18,9 @@ DECODE = partial(jscan.run_length_decode, size=N)
 CALLS: dict[str, tuple[int, Any, list[tuple[int, ...]], list[str]]] = {
     "nonzero": (1, partial(jscan.nonzero, size=3000), [(N,)], ["bool"]),
     "nonzero of rows": (1, partial(jscan.nonzero, size=3000), [(50, 100)], ["uint8"]),
-    "histogram": (0, partial(jscan.histogram, length=9), [(N,)], ["uint8"]),
-    "partition": (3, jscan.partition, [(N,), (N,)], ["float32", "int8"]),
+    "histogram": (1, partial(jscan.histogram, length=9), [(N,)], ["uint8"]),
+    "histogram of many numbers": (0, partial(jscan.histogram, length=999), [(N,)], ["int16"]),
+    "partition": (1, jscan.partition, [(N,), (N,)], ["float32", "int8"]),
     "run_length_encode": (1, ENCODE, [(N,)], ["int32"]),
     "run_length_encode of floats": (1, ENCODE, [(N,)], ["float32"]),
     "run_length_decode": (2, DECODE, [(300,), (300,)], ["float32", "int32"]),

@@ -204,8 +204,10 @@ def calls():
     yield "tangents", total(jscan.linear_recurrence), [((N,), F32), ((N,), F32)]
     yield "transposed", total(lambda x: jscan.associative_scan(lax.mul, x)), [((N,), F32)]
     yield "ranks", lambda x, m: jscan.split(x, m), [((N,), F32), ((N,), jnp.bool_)]
+    yield "parts", jscan.partition, [((N,), F32), ((N,), jnp.int8)]
     yield "places", lambda m: jscan.nonzero(m, size=N), [((N,), jnp.bool_)]
     yield "counts", lambda m: jscan.enumerate(m), [((N,), jnp.bool_)]
+    yield "keys", lambda keys: jscan.histogram(keys, 256), [((N,), U8)]
     yield (
         "planned",
         lambda x, *plan: jscan.segment_sum(x, jscan.SegmentPlan.tree_unflatten(N // 8, plan)),

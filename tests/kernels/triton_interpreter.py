@@ -75,12 +75,36 @@ def _assembly(builder: Any, text: str, constraints: str, values: Any, *others: A
     del builder, constraints, others
     [operand] = values
     data = operand.data
+    if "popc" in text:
+        handle = runtime.TensorHandle(_in_words(text, data), tl.int32)
+        return SimpleNamespace(get_result=[handle].__getitem__)
     if text.startswith("ex2"):
         data = np.exp2(data)
     elif text.startswith("lg2"):
         data = np.log2(data)
     handle = runtime.TensorHandle(data.copy(), operand.dtype.scalar)
     return SimpleNamespace(get_result=[handle].__getitem__)
+
+
+WORDS: dict[str, Callable[..., Any]] = {
+    "and.b32": np.bitwise_and,
+    "or.b32": np.bitwise_or,
+    "add.u32": np.add,
+    "popc.b32": np.bitwise_count,
+    "mov.b32": np.asarray,
+}
+
+
+def _in_words(text: str, data: Any) -> Any:
+    """What instructions make of four bytes at once, which are a word of 32 bits."""
+    words = np.ascontiguousarray(data).view(np.uint32)
+    names = {"$4": words}
+    for line in text.strip("{} ;").split(";")[1:]:
+        name, into, *given = line.replace(",", "").split()
+        read = [names[x] if x in names else np.uint32(int(x, 0)) for x in given]
+        names[into] = WORDS[name](*read)
+    *results, _ = np.broadcast_arrays(*(names[f"${place}"] for place in range(4)), words)
+    return np.stack(results, -1).astype(np.int32).reshape(data.shape)
 
 
 def _splat(builder: Any, kind: Any, operand: Any) -> Any:

@@ -20,7 +20,7 @@ from jax.extend import core
 
 from jscan.kernels import addresses
 from jscan.kernels import language as p
-from jscan.kernels.engines import grid, interleaving
+from jscan.kernels.engines import assembly, grid, halves, interleaving
 from jscan.kernels.internals import (
     ModuleContext,
     TracebackCaches,
@@ -109,6 +109,20 @@ def _interleave(ctx: Context, *operands: Value) -> Value:
     return interleaving.together(_values(ctx, operands), ctx.avals_in[0].shape)
 
 
+def _tile_histogram(ctx: Context, keys: Value, mask: Value, *, bins: int) -> Value:
+    values, inside = _values(ctx, [keys, mask])
+    kind = ir.RankedTensorType.get((bins,), ir.IntegerType.get_signless(32))
+    counts: Value = tt.histogram(kind, values, mask=inside)
+    return counts
+
+
+def _count_bytes(ctx: Context, marks: Value, *, negative: bool) -> Value:
+    values, text = _values(ctx, [marks]), assembly.count_bytes(negative=negative)
+    kind = halves.like(values[0], ir.IntegerType.get_signless(32))
+    result: Any = tt.elementwise_inline_asm([kind], text, assembly.KINDS, True, 4, values)
+    return result
+
+
 def _extremum(greatest: bool, ctx: Context, x: Value, y: Value) -> Value:
     """The greater of two floats, or the less; NaN if either is.
 
@@ -121,7 +135,7 @@ def _extremum(greatest: bool, ctx: Context, x: Value, y: Value) -> Value:
     kinds = arith.CmpFPredicate
     further = arith.cmpf(kinds.OGT if greatest else kinds.OLT, x, y)
     chosen = arith.select(arith.ori(further, arith.cmpf(kinds.UNO, x, x)), x, y)
-    bits = _like(x, ir.IntegerType.get_signless(64))
+    bits = halves.like(x, ir.IntegerType.get_signless(64))
     both = (arith.andi if greatest else arith.ori)(*(tt.bitcast(bits, v) for v in (x, y)))
     return arith.select(arith.cmpf(kinds.OEQ, x, y), tt.bitcast(x.type, both), chosen)
 
@@ -250,31 +264,7 @@ def _load(
         cast = 8 if as_bytes or dtype == jnp.bool_ else None
         return [triton._load(parts.address(shape, cast=cast), mask=mask)]
     word = triton._load(parts.address(shape, cast=64), mask=mask)
-    return [_half(word, high=high) for high in (False, True)]
-
-
-def _half(word: Value, *, high: bool) -> Value:
-    """The float32 whose bits are one half of a word of 64 bits."""
-    if high:
-        word = arith.shrui(word, triton._full(word.type, 32))
-    bits = triton._ir_cast(word, ir.IntegerType.get_signless(32), signed=False)
-    return tt.bitcast(_like(bits, ir.F32Type.get()), bits)
-
-
-def _word(low: Value, high: Value) -> Value:
-    """The word of 64 bits whose halves are the bits of two float32."""
-    i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
-    halves = [triton._ir_cast(tt.bitcast(_like(x, i32), x), i64, signed=False) for x in (low, high)]
-    shift = triton._full(halves[1].type, 32)
-    return arith.ori(halves[0], arith.shli(halves[1], shift))
-
-
-def _like(value: Value, element: ir.Type) -> ir.Type:
-    """The type of ``value`` with elements of another type."""
-    if triton._element_type(value.type) == value.type:
-        return element
-    tensor = ir.RankedTensorType(value.type)
-    return ir.RankedTensorType.get(tensor.shape, element, tensor.encoding)
+    return [halves.half(word, high=high) for high in (False, True)]
 
 
 def _store(
@@ -287,7 +277,7 @@ def _store(
         triton._store(address, parts.value(0, shape), mask=parts.mask(1, shape))
         return []
     address = parts.address(shape, cast=64, scattered=scattered)
-    word = _word(parts.value(0, shape), parts.value(1, shape))
+    word = halves.word(parts.value(0, shape), parts.value(1, shape))
     triton._store(address, word, mask=parts.mask(2, shape))
     return []
 
@@ -380,6 +370,8 @@ for primitive, lowering in (
     (p.tile_reduce_p, _tile_reduce),
     (p.deinterleave_p, _deinterleave),
     (p.interleave_p, _interleave),
+    (p.tile_histogram_p, _tile_histogram),
+    (p.count_bytes_p, _count_bytes),
     (p.nan_max_p, functools.partial(_extremum, True)),
     (p.nan_min_p, functools.partial(_extremum, False)),
     (p.fma_p, _fma),

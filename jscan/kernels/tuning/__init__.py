@@ -32,5 +32,9 @@ from jscan.kernels.tuning.one_row import suits_one_row as suits_one_row
 from jscan.kernels.tuning.pressure import beside as beside
 from jscan.kernels.tuning.rows_of_products import ByRows as ByRows
 from jscan.kernels.tuning.rows_of_products import by_rows as by_rows
+from jscan.kernels.tuning.scattered import counts as counts
+from jscan.kernels.tuning.scattered import parts_by_signs as parts_by_signs
 from jscan.kernels.tuning.scattered import sends as sends
+from jscan.kernels.tuning.scattered import suits_counts as suits_counts
 from jscan.kernels.tuning.scattered import suits_gather as suits_gather
+from jscan.kernels.tuning.scattered import suits_parts as suits_parts

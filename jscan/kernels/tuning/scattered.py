@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jscan.kernels.tuning import choose, measured
-from jscan.kernels.tuning.cut import Shape, Tuning, first_match
+from jscan.kernels.tuning.cut import Shape, Tuning, first_match, next_power_of_2
 
 STRIP = 512
 """The positions of a warp that are counted, or sent, at once."""
@@ -24,6 +24,30 @@ def suits_gather(n: int, size: int, width: int) -> bool:
     return size * KEPT < n * width
 
 
+MOST_COUNTS = 512
+"""The most numbers whose keys a program counts by itself. Triton 3.7 takes 54 instructions a key
+for 256 of them, and half of that for half as many; Triton 3.9 takes 11 for any (sm_90)."""
+COUNTED = 4096
+"""The keys that four warps count at once: they wait for each other once a strip."""
+FEWEST_KEYS = 1024
+"""Rows of fewer are not worth a program of four warps."""
+
+
+def suits_counts(n: int, inner: int, num_keys: int) -> bool:
+    """Whether programs count so many numbers, each those in its part of a row."""
+    return inner == 1 and n >= FEWEST_KEYS and 0 < num_keys <= MOST_COUNTS
+
+
+def counts(outer: int, n: int, tile: Tuning | None) -> Tuning:
+    """The part of a row whose keys a program counts: longer ones leave fewer counts to add up."""
+    if tile is not None:
+        return tile
+    length = strip = min(COUNTED, next_power_of_2(n))
+    while length < n and outer * -(-n // (2 * length)) >= measured.device().programs:
+        length *= 2
+    return Tuning(length=length, lanes=1, warps=4, window=32, strip=strip)
+
+
 def sends(shape: Shape) -> Tuning:
     """The tile of a scan that sends what it finds elsewhere, or elements.
 
@@ -39,8 +63,22 @@ def sends(shape: Shape) -> Tuning:
     if shape.inner > 1 or first_match(measured.device().few, shape) is not None:
         most = 1024 if 1 < chosen.lanes < 32 else 2048
         return dataclasses.replace(chosen, length=min(chosen.length, most // chosen.lanes))
-    # Longer tiles look back less often; shorter ones keep more of a device busy.
+    return _in_strips(shape.outer, shape.n)
+
+
+def _in_strips(outer: int, n: int) -> Tuning:
+    """Long tiles of a row: longer ones look back less often, shorter ones keep a device busy."""
     length = 16 * STRIP
-    while length > 2 * STRIP and shape.outer * -(-shape.n // length) < measured.device().programs:
+    while length > 2 * STRIP and outer * -(-n // length) < measured.device().programs:
         length //= 2
     return Tuning(length=length, lanes=1, warps=1, window=32, strip=STRIP)
+
+
+def suits_parts(outer: int, n: int, inner: int) -> bool:
+    """Whether rows are parted by their signs in one pass: a strip is no longer than one of many."""
+    return inner == 1 and (outer == 1 or n >= STRIP)
+
+
+def parts_by_signs(outer: int, n: int, tile: Tuning | None) -> Tuning:
+    """The tile of rows that are parted in one pass."""
+    return _in_strips(outer, n) if tile is None else tile

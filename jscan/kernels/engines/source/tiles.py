@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from jax.extend import core
 
+from jscan.kernels.engines import assembly
 from jscan.kernels.engines.source.arithmetic import extremum_text
 from jscan.kernels.engines.source.function import Equation, Rule
 from jscan.kernels.engines.source.operands import (
@@ -79,6 +80,15 @@ def _reshape(at: Equation) -> list[Operand]:
     if not shape:  # a tensor of one element is no scalar, but its reduction is
         return [_reduced(at, x, range(len(x.shape)), "reduce_sum")]
     return [Operand(f"tl.reshape({x.typed}, {tuple_of(shape)})", x.dtype, shape, Form.CALL)]
+
+
+def _count_bytes(at: Equation) -> list[Operand]:
+    [marks], text = at.operands, assembly.count_bytes(negative=at.params["negative"])
+    call = (
+        f'tl.inline_asm_elementwise("{text}", "{assembly.KINDS}", [{marks.typed}], '
+        f"dtype=tl.int32, is_pure=True, pack=4)"
+    )
+    return at.named(call)
 
 
 def _deinterleave(at: Equation) -> list[Operand]:
@@ -152,6 +162,11 @@ def _tile_scan(at: Equation) -> list[Operand]:
 def _tile_reduce(at: Equation) -> list[Operand]:
     combine = _combine(at, at.params["jaxpr"])
     return at.named(f"tl.reduce({at.operands[0].typed}, {at.params['axis']}, {combine})")
+
+
+def _tile_histogram(at: Equation) -> list[Operand]:
+    keys, mask = at.operands
+    return at.named(f"tl.histogram({keys.typed}, {at.params['bins']}, mask={mask.typed})")
 
 
 _REDUCTIONS = {
@@ -245,8 +260,10 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_REDUCTIONS, _reduce),
     "jscan_deinterleave": _deinterleave,
     "jscan_interleave": _interleave,
+    "jscan_count_bytes": _count_bytes,
     "jscan_tile_scan": _tile_scan,
     "jscan_tile_reduce": _tile_reduce,
+    "jscan_tile_histogram": _tile_histogram,
     "jscan_fast_exp2": _instruction("ex2.approx.ftz.f32", "f"),
     "jscan_fast_log2": _instruction("lg2.approx.ftz.f32", "f"),
     "jscan_opaque": _instruction("mov.b32", "r"),
