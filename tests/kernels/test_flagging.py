@@ -17,6 +17,10 @@ from tests import reference
 from tests.engines import Engine
 from tests.kernels.test_lowering import cuda_program
 
+# The first engine's kernels are called here as they are, not by the rules that explain this once.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The Pallas Triton backend is deprecated:DeprecationWarning"
+)
 by_kernel = pytest.mark.parametrize(
     "strategy",
     [
