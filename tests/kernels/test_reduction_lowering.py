@@ -142,7 +142,9 @@ def test_a_named_method_lowers(method):
             jscan.reduce(operators.add, x, method=method),
         )
 
-    assert calls(cuda_program(run, array(n), array(n, "int32"))) == 3
+    # Many flags of 32 bits become bytes by a kernel of their own.
+    kernels = 3 if method == "block" else 4
+    assert calls(cuda_program(run, array(n), array(n, "int32"))) == kernels
 
 
 def test_the_named_fallback_holds_no_kernel():
