@@ -67,7 +67,7 @@ def run_page(app: Sphinx, name: str, source: list[str]) -> None:
     page, output = program(source[0]), io.StringIO()
     try:
         with contextlib.redirect_stdout(output):
-            exec(compile(page, name, "exec"), {"__name__": "__main__"})
+            exec(compile(page, name, "exec", dont_inherit=True), {"__name__": "__main__"})
     except Exception:
         logging.getLogger(__name__).warning(traceback.format_exc(), location=name)
         return
