@@ -25,7 +25,7 @@ Operands: arrays whose last dimension holds the numbers of each element; head fl
 each array, of size 1 along the axis. The dimensions before the last are full or 1.
 Results: the arrays that are ``used``, at full size.
 Parameters: ``combine``, on the numbers of the first array, then of the second, ...; the others are
-those of ``scan_p``.
+those of ``scan_p`` for inclusive scans by flags.
 """
 elements_p.multiple_results = True
 

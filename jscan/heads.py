@@ -83,8 +83,25 @@ def changes(numbers: jax.Array, *, axis: int) -> jax.Array:
     return lax.ne(numbers, before(numbers, axis=axis)) | is_first(numbers, axis=axis)
 
 
+def differ(x: jax.Array, y: jax.Array, dtype: np.dtype) -> jax.Array:
+    """Whether floats of a dtype differ, where what is not a number equals what is not a number.
+
+    Their bits are compared: an instruction for floats may take subnormal numbers for zeros.
+    """
+    bits = jnp.dtype(f"int{8 * dtype.itemsize}")
+    word = np.dtype(np.int64 if dtype.itemsize == 8 else np.int32).type
+    a, b = (lax.bitcast_convert_type(v, bits).astype(word) for v in (x, y))
+    without_sign = word(np.iinfo(bits).max)
+    infinity = word(np.array(np.inf, dtype).view(bits))
+    both_zero = ((a | b) & without_sign) == word(0)
+    neither_a_number = lax.min(a & without_sign, b & without_sign) > infinity
+    return (a != b) & ~(both_zero | neither_a_number)
+
+
 def first_of_runs(x: jax.Array, *, axis: int) -> jax.Array:
     """The same of any numbers, where what is not a number equals what is not a number."""
+    if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize > 1:
+        return differ(x, before(x, axis=axis), x.dtype) | is_first(x, axis=axis)
     begins = changes(x, axis=axis)
     if jnp.issubdtype(x.dtype, jnp.inexact):
         last = before(x, axis=axis)

@@ -10,7 +10,7 @@ parameters that are read from the context in which a primitive is bound:
 
     interpret   whether its kernels run interpreted, on any platform
     tile        how its kernels cut their operands; None leaves the choice to `jscan.kernels`.
-                ``locate_p`` and ``histogram_p`` have no such parameter
+                ``locate_p`` has no such parameter
     engine      the name of the engine that builds them, None for the default: see `jscan.engines`
 """
 

@@ -83,9 +83,10 @@ def _operators() -> tuple[core.ClosedJaxpr, core.ClosedJaxpr]:
 
 def kernel(parting: Parting, tuned: tuning.Tuning, program: jax.Array, refs: Sequence[Ref]) -> None:
     """One tile of a row, by one program."""
+    assert parting.geometry.length < 1 << BITS, "a count of a tile fits half a word"
     inputs, outputs = parting.split(refs)
     tile, words, state = Tile(parting.geometry, program), refs[-1], lookback.tile_state(parting)
-    part = Part(parting, tuned.strip, tile, refs)
+    part = Part(parting, tuned.strip_or_tile, tile, refs)
     total = _unpacked(_count(parting, tuned, part, inputs))
     first = tile.index == 0
     state.publish(words, tile, AGGREGATE + first.astype(jnp.int32), total)

@@ -31,6 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jscan import heads
 from jscan.kernels import (
     flagging,
     language,
@@ -108,7 +109,7 @@ class Ranking(Scan):
 
     def differ(self, x: jax.Array, y: jax.Array) -> jax.Array:
         """Whether elements of different runs are neighbours."""
-        return x != y if self.floats is None else differ(x, y, self.floats)
+        return x != y if self.floats is None else heads.differ(x, y, self.floats)
 
     def store(
         self,
@@ -165,21 +166,6 @@ class Ranking(Scan):
         # The unmarked element with f unmarked ones before it goes to n-1-f.
         last = np.int32(tile.geometry.n - 1)
         return jnp.where(marks, before, last - element + before)
-
-
-def differ(x: jax.Array, y: jax.Array, dtype: np.dtype) -> jax.Array:
-    """Whether floats of a dtype differ, where what is not a number equals what is not a number.
-
-    Their bits are compared: an instruction for floats may take subnormal numbers for zeros.
-    """
-    bits = jnp.dtype(f"int{8 * dtype.itemsize}")
-    word = np.dtype(np.int64 if dtype.itemsize == 8 else np.int32).type
-    a, b = (lax.bitcast_convert_type(v, bits).astype(word) for v in (x, y))
-    without_sign = word(np.iinfo(bits).max)
-    infinity = word(np.array(np.inf, dtype).view(bits))
-    both_zero = ((a | b) & without_sign) == word(0)
-    neither_a_number = lax.min(a & without_sign, b & without_sign) > infinity
-    return (a != b) & ~(both_zero | neither_a_number)
 
 
 def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Sequence[Ref]) -> None:

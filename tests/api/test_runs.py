@@ -102,6 +102,20 @@ def test_nan_equals_nan_and_zeros_equal_each_other(dtype):
         assert_unique(x, size, -1)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_subnormal_numbers_differ(dtype):
+    """A processor may take them for zeros."""
+    tiny = np.finfo(dtype).smallest_subnormal
+    x = np.array([0, tiny, tiny, 2 * tiny, -tiny], dtype)
+    values, count = jscan.unique_sorted(x, size=5, fill_value=1)
+    np.testing.assert_array_equal(
+        np.asarray(values), np.array([0, tiny, 2 * tiny, -tiny, 1], dtype)
+    )
+    assert count == 4
+    _, lengths, _ = jscan.run_length_encode(x, size=4)
+    np.testing.assert_array_equal(lengths, [1, 2, 1, 1])
+
+
 def test_a_complex_number_is_none_where_a_part_is_none():
     x = np.array([complex(np.nan, 1), complex(2, np.nan), complex(2, 1)])
     values, lengths, count = jscan.run_length_encode(x, size=2)

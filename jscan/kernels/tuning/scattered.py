@@ -41,7 +41,7 @@ def suits_counts(n: int, inner: int, num_keys: int) -> bool:
 def counts(outer: int, n: int, tile: Tuning | None) -> Tuning:
     """The part of a row whose keys a program counts: longer ones leave fewer counts to add up."""
     if tile is not None:
-        return tile
+        return dataclasses.replace(tile, rows=1, lanes=1)
     length = strip = min(COUNTED, next_power_of_2(n))
     while length < n and outer * -(-n // (2 * length)) >= measured.device().programs:
         length *= 2
@@ -81,4 +81,4 @@ def suits_parts(outer: int, n: int, inner: int) -> bool:
 
 def parts_by_signs(outer: int, n: int, tile: Tuning | None) -> Tuning:
     """The tile of rows that are parted in one pass."""
-    return _in_strips(outer, n) if tile is None else tile
+    return _in_strips(outer, n) if tile is None else dataclasses.replace(tile, rows=1, lanes=1)
