@@ -353,3 +353,17 @@ def test_words_are_as_wide_as_threads_have_numbers():
 def test_numbers_of_elements_keep_their_order():
     x = jnp.arange(24).reshape(2, 3, 4)
     np.testing.assert_array_equal(jnp.stack(elements.numbers([x]), -1), x)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("builder", ["pallas", "jax-triton"])
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reversed"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_products_of_many_matrices(k, dtype, reverse, builder):
+    """By the cuts that are chosen."""
+    x = signed_permutations((20_004,), k, dtype)
+    with jscan.engine(builder):
+        found = jax.jit(lambda x: jscan.associative_scan(jnp.matmul, x, reverse=reverse))(x)
+    [expected] = looped(lambda a, b: [a[0] @ b[0]], (x,), None, axis=0, reverse=reverse)
+    np.testing.assert_array_equal(found, expected)
