@@ -8,6 +8,7 @@ Programs are the same in either.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Iterator
 
@@ -19,21 +20,20 @@ from jaxlib.mlir import ir
 
 @contextlib.contextmanager
 def one_for_all() -> Iterator[None]:
-    """Lowers a thread's programs in one context, which keeps their constants until the end.
+    """Lowers this thread's programs in one context, which keeps their constants until the end.
 
     One that is lowered while another is has a context of its own: it would be put into the other.
+    So have those of other threads, of which some are XLA's.
     """
     if jax.__version_info__ >= (0, 11):
         yield
         return
-    make, of_thread = mlir.make_ir_context, threading.local()
+    make, here = mlir.make_ir_context, threading.get_ident()
+    shared = functools.cache(make)
 
     def context() -> ir.Context:
-        if ir.Context.current:
-            return make()
-        if not hasattr(of_thread, "context"):
-            of_thread.context = make()
-        return of_thread.context
+        alone = ir.Context.current is None and threading.get_ident() == here
+        return shared() if alone else make()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mlir, "make_ir_context", context)

@@ -118,7 +118,7 @@ def move_transpose(
     **_: Any,
 ) -> list[Any]:
     """To each element the cotangent at its place; to what fills, those behind the elements."""
-    cotangent, *_ = cotangents  # a count behind it has none
+    cotangent = cotangents[0]  # a count behind it has none
     operands = marks, x, *beside
     back: list[Any] = [None] * len(operands)
     if isinstance(cotangent, ad.Zero) or size == 0:
