@@ -14,23 +14,12 @@ from jscan import Segments, bits, primitives
 from jscan.arguments.descriptors import known_heads
 from jscan.kernels import flagging, tuning
 from tests import reference
-from tests.engines import Engine
 from tests.kernels.test_lowering import cuda_program
+from tests.kernels.test_moving import by_kernel
 
 # The first engine's kernels are called here as they are, not by the rules that explain this once.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The Pallas Triton backend is deprecated:DeprecationWarning"
-)
-by_kernel = pytest.mark.parametrize(
-    "strategy",
-    [
-        Engine("interpreted", "auto", (), interpreted=True),
-        *(
-            pytest.param(Engine(name, "auto", (), gpu=True, builder=name), marks=pytest.mark.gpu)
-            for name in ("pallas", "jax-triton")
-        ),
-    ],
-    ids=lambda strategy: strategy.name,
 )
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 SHAPES = [(1,), (33,), (4096,), (9001,), (3, 1370), (5, 64), (70, 1), (11, 3), (3, 4096), (700, 6)]
