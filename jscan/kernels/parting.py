@@ -85,8 +85,11 @@ def kernel(parting: Parting, tuned: tuning.Tuning, program: jax.Array, refs: Seq
     """One tile of a row, by one program."""
     assert parting.geometry.length < 1 << BITS, "a count of a tile fits half a word"
     inputs, outputs = parting.split(refs)
-    tile, words, state = Tile(parting.geometry, program), refs[-1], lookback.tile_state(parting)
+    tile = Tile(parting.geometry, program)
     part = Part(parting, tuned.strip_or_tile, tile, refs)
+    if parting.geometry.tiles == 1:  # nothing comes before the only tile
+        return _send(parting, part, [jnp.zeros(tile.geometry.per_lane, COUNT)] * 2, outputs)
+    words, state = refs[-1], lookback.tile_state(parting)
     total = _unpacked(_count(parting, tuned, part, inputs))
     first = tile.index == 0
     state.publish(words, tile, AGGREGATE + first.astype(jnp.int32), total)
@@ -189,7 +192,7 @@ def part(
     )
     body = functools.partial(kernel, parting, tuned)
     beside = [second.reshape(-1), third.reshape(-1)]
-    state = lookback.tile_state(parting)
+    state = None if cut.geometry.tiles == 1 else lookback.tile_state(parting)
     outputs = cut.call(parting, beside, body, state, "jscan_partition", interpret)
     [moved] = along(launch.joined(outputs, [x.dtype]), full, axis, n)
     return moved

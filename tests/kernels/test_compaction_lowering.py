@@ -10,6 +10,7 @@ import jax
 import pytest
 
 import jscan
+from jscan import engines
 from tests.kernels.test_lowering import calls, cuda_program
 
 N = 5000
@@ -41,3 +42,13 @@ def test_how_many_kernels_run(name, batched):
     program = cuda_program(jax.vmap(function) if batched else function, *operands)
     assert calls(program) == kernels
     assert not re.search(r"stablehlo\.(sort|while)", program)
+
+
+@pytest.mark.parametrize(("n", "looks_back"), [(2, False), (2**16, True)])
+def test_parts_of_one_tile_wait_for_nothing(n, looks_back):
+    """Triton 3.6 fails to compile a wait of which it knows that it never begins."""
+    operands = [jax.ShapeDtypeStruct((n,), dtype) for dtype in ("float32", "int8")]
+    with engines.writing() as written:
+        jax.jit(jscan.partition).trace(*operands).lower(lowering_platforms=("cuda",))
+    [program] = written.programs
+    assert ("atomic" in program.text) == looks_back
