@@ -57,6 +57,22 @@ def _pairs(dtype: np.dtype) -> Combine:
     return found
 
 
+def linked(left: Pair, right: Pair) -> Pair:
+    """The sum of two pairs, whose zeros keep the sign that plain sums give them."""
+    total, lost = added(left, right)
+    plain = left[0] + right[0]
+    return jnp.where((total == 0) & (plain == 0), plain, total), lost
+
+
+@functools.cache
+def links(dtype: np.dtype) -> Combine:
+    """`linked` on totals of ``dtype``, which is one in which elements are combined."""
+    leaf = jax.ShapeDtypeStruct((1,), dtype)
+    found = trace(linked, [leaf, leaf], jax.tree.structure((0, 0)), 0, None)
+    assert found is not None
+    return found
+
+
 def adds_pairs(combine: Combine) -> bool:
     """Whether ``combine`` is the sum of pairs."""
     dtypes = combine.dtypes

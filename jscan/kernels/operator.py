@@ -155,6 +155,13 @@ def commuting_identity(operator: core.ClosedJaxpr) -> Scalar | None:
     return None
 
 
+def is_float32_sum(operator: core.ClosedJaxpr) -> bool:
+    """Whether an operator is the addition of two numbers of float32, and nothing else."""
+    if commuting_identity(operator) is None or operator.out_avals[0].dtype != np.float32:
+        return False
+    return bool(operator.jaxpr.eqns[0].primitive.name == "add")
+
+
 @functools.lru_cache(maxsize=1024)
 def front(
     operator: core.ClosedJaxpr, used: tuple[bool, ...]

@@ -88,7 +88,8 @@ def kernel(parting: Parting, tuned: tuning.Tuning, program: jax.Array, refs: Seq
     tile = Tile(parting.geometry, program)
     part = Part(parting, tuned.strip_or_tile, tile, refs)
     if parting.geometry.tiles == 1:  # nothing comes before the only tile
-        return _send(parting, part, [jnp.zeros(tile.geometry.per_lane, COUNT)] * 2, outputs)
+        _send(parting, part, [jnp.zeros(tile.geometry.per_lane, COUNT)] * 2, outputs)
+        return
     words, state = refs[-1], lookback.tile_state(parting)
     total = _unpacked(_count(parting, tuned, part, inputs))
     first = tile.index == 0

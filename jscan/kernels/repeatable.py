@@ -26,6 +26,10 @@ A total that holds a restart is published as PREFIX, those of other tiles and gr
 nobody looks past a restart, nor waits for what is before it, so that a restart cuts the fold at the
 same place whatever the timing. The row's first tile and group count as such.
 
+The chain of prefixes has as many additions one behind another as a row has supergroups, 512 of 2^28
+float32 numbers. So totals of float32 sums along one row are told in pairs (`jscan.compensation`):
+what is before a tile is rounded once, however far it is from the row's start.
+
 Forward progress: a program waits only for programs of lower number, which the hardware dispatches
 first, as in `jscan.kernels.lookback`. Totals of groups and prefixes are written by the last of the
 tiles that they are of.
@@ -44,13 +48,14 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+from jscan import compensation
 from jscan.kernels import language, tuning
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import Aggregates, whole
+from jscan.kernels.forms import Aggregates, OperatorAggregates, whole
 from jscan.kernels.held import worked
 from jscan.kernels.language import Ref
 from jscan.kernels.lookback import Look, Lookback
-from jscan.kernels.operator import FLAG
+from jscan.kernels.operator import FLAG, is_float32_sum, prepare
 from jscan.kernels.reduce_then_scan import Part, scan_part
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.steps import Step
@@ -90,10 +95,19 @@ class Levels:
         return self.first(len(self.sizes) + 1)
 
 
+def tells_pairs(scan: Scan) -> bool:
+    """Whether totals are told in compensated pairs.
+
+    Not beside lanes, where a tile has few positions, and its words would be a share of what it
+    reads.
+    """
+    return scan.geometry.inner == 1 and not scan.linear and is_float32_sum(scan.operator)
+
+
 def tile_state(scan: Scan, tuned: Tuning) -> TileState:
     """The layout of a scan's state words: those of tiles, of groups, of supergroups."""
-    g = scan.geometry
-    return TileState(scan.dtypes, g.outer, Levels.of(g.tiles, tuned.window, g.inner).words, g.inner)
+    g, dtypes = scan.geometry, scan.dtypes * (2 if tells_pairs(scan) else 1)
+    return TileState(dtypes, g.outer, Levels.of(g.tiles, tuned.window, g.inner).words, g.inner)
 
 
 def kernel(
@@ -114,11 +128,11 @@ def _one_tile(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> Non
         if work.restarts is not None:
             complete = complete | work.restarts
     search = _search(scan, tuned, tile, refs[-1], work)
-    search.tell(work.aggregate, complete)
+    search.tell(_told(scan, tile, work.aggregate), complete)
     with Step.SCAN.marked():
         work.scan()
     with Step.LOOK_BACK.marked():
-        prefix = search.prefix(search.peek(tile.index))
+        prefix = search.prefix(search.peek(tile.index))[: len(scan.dtypes)]
     with Step.STORE.marked():
         work.store(outputs, prefix)
 
@@ -128,16 +142,28 @@ def _in_strips(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> No
     inputs, outputs = scan.split(refs)
     rule = whole(scan, tile, scan.since_restart(tile, inputs))
     search = _search(scan, tuned, tile, refs[-1], rule)
-    search.tell(rule.aggregate, tile.index >= 0)
-    prefix = search.prefix(search.peek(tile.index))
+    search.tell(_told(scan, tile, rule.aggregate), tile.index >= 0)
+    prefix = search.prefix(search.peek(tile.index))[: len(scan.dtypes)]
     scan_part(scan, Part(scan, tuned.strip, tile, refs), [jnp.zeros((), FLAG), *prefix], outputs)
+
+
+def _told(scan: Scan, tile: Tile, aggregate: Sequence[jax.Array]) -> list[jax.Array]:
+    """A total as it is told: of a pair the second number, what was lost, is not known."""
+    if not tells_pairs(scan):
+        return [*aggregate]
+    [total] = aggregate
+    zero = (tile.index & np.int32(0)).astype(total.dtype)  # a literal has no bits to be told
+    return [total, jnp.broadcast_to(zero, total.shape)]
 
 
 def _search(
     scan: Scan, tuned: Tuning, tile: Tile, words: Ref, aggregates: Aggregates
 ) -> GroupSearch:
-    state = tile_state(scan, tuned)
-    return GroupSearch(scan.operator, state, words, tile, tuned.window, aggregates)
+    state, operator = tile_state(scan, tuned), scan.operator
+    if tells_pairs(scan):
+        operator = prepare(compensation.links(np.dtype(np.float32)))
+        aggregates = OperatorAggregates(operator, None)
+    return GroupSearch(operator, state, words, tile, tuned.window, aggregates)
 
 
 class GroupSearch(Lookback):

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import operators, primitives
+from jscan import compensation, operators, primitives
 from jscan.kernels import scanning, tuning
 from tests.kernels.test_faults import BUSY
 from tests.kernels.test_lowering import cuda_program
@@ -158,6 +158,41 @@ def test_the_sets_of_bits_of_this_device(record_property):
         bits = launcher(name, "whole", 2**22)()
         record_property(f"{jax.devices()[0].device_kind}, {name}", bits)
         print(f"\n{jax.devices()[0].device_kind}, {name}: {bits:08x}", end="")
+
+
+# --- totals in pairs ----------------------------------------------------------------------------
+
+
+def ulps_of_tenths(n: int, **how: Any) -> float:
+    """The largest error of sums of 0.1, in neighbours of float32."""
+    x = np.full(n, 0.1, np.float32)
+    exact = np.cumsum(x.astype(np.float64))
+    found = np.asarray(jscan.cumsum(jnp.asarray(x), **how), np.float64)
+    return float(np.max(np.abs(found - exact) / np.spacing(exact.astype(np.float32))))
+
+
+def test_a_chain_of_many_links_rounds_once():
+    """A tile's 8 numbers are rounded 3 times, what is before them once, and both together once."""
+    tile = tuning.Tuning(length=8, lanes=1, warps=1, window=4)
+    with primitives.interpreted(), primitives.tiled(tile):
+        assert ulps_of_tenths(4001, method=METHOD) < 1.5
+        assert ulps_of_tenths(4001, method="lookback") > 15
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n", [2**20 + 1, 2**24 + 7, 2**28])
+def test_sums_of_many_elements_are_as_near_as_their_tiles(n):
+    assert ulps_of_tenths(n, method=METHOD) < 4
+
+
+def test_links_keep_the_sign_of_zeros():
+    pairs = [(np.float32(x), np.float32(0)) for x in (-0.0, 0.0, 1.0, -1.0)]
+    signs = [
+        [bool(jnp.signbit(compensation.linked((x, zero), (y, zero))[0])) for y, zero in pairs]
+        for x, zero in pairs
+    ]
+    expected = [[bool(np.signbit(x + y)) for y, _ in pairs] for x, _ in pairs]
+    assert signs == expected
 
 
 # --- reductions by segments ---------------------------------------------------------------------
