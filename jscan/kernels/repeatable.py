@@ -99,9 +99,11 @@ def tells_pairs(scan: Scan) -> bool:
     """Whether totals are told in compensated pairs.
 
     Not beside lanes, where a tile has few positions, and its words would be a share of what it
-    reads.
+    reads. Nor of segments: their tiles take 166 to 168 registers, would take 173, and beyond 168 a
+    multiprocessor has two thirds of the warps (sm_90, Triton 3.7.1).
     """
-    return scan.geometry.inner == 1 and not scan.linear and is_float32_sum(scan.operator)
+    plain = scan.geometry.inner == 1 and not scan.segmented and not scan.linear
+    return plain and is_float32_sum(scan.operator)
 
 
 def tile_state(scan: Scan, tuned: Tuning) -> TileState:
