@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import pathlib
 import time
@@ -16,6 +17,7 @@ from benchmarks.measuring import machine, static, walk
 from benchmarks.measuring.walk import Copies, Taken
 from benchmarks.reporting import static_table, terminal, walk_table
 from jscan import engines
+from jscan.kernels.tuning import Tuning
 
 RESULTS = machine.REPOSITORY / "benchmarks" / "results" / "walk"
 CASES = 300
@@ -33,6 +35,8 @@ def add_to(walk: argparse.ArgumentParser) -> None:
     walk.add_argument(
         "--only", type=int, nargs="+", metavar="NUMBER", help="the cases of these numbers alone"
     )
+    cuts = "force a cut: length, lanes, warps and tiles a window, then what else `Tuning` has"
+    walk.add_argument("--cut", type=int, nargs="+", metavar="NUMBER", help=cuts)
     walk.add_argument(
         "--largest", type=_size, default=LARGEST, help="the most elements, as a number or 2^k"
     )
@@ -100,7 +104,11 @@ def _step_of(options: argparse.Namespace) -> Callable[[int], Step]:
 
 
 def _steps(options: argparse.Namespace) -> Iterator[Step]:
-    return map(_step_of(options), _numbers(options))
+    for step in map(_step_of(options), _numbers(options)):
+        if options.cut:
+            forced = dataclasses.replace(step.case, tuning=Tuning(*options.cut))
+            step = dataclasses.replace(step, case=forced)
+        yield step
 
 
 def show(options: argparse.Namespace) -> int:
@@ -132,7 +140,8 @@ def run(options: argparse.Namespace) -> int:
     copies = Copies() if timed else None
     stopwatch = copies.stopwatch() if copies else None
     environment = machine.record(options.commit) | {"engine": engines.engine().name}
-    path = options.out or (_usual_path(options) if timed and options.only is None else None)
+    usual = timed and options.only is None and not options.cut
+    path = options.out or (_usual_path(options) if usual else None)
 
     def time_copies() -> None:
         if copies and stopwatch:

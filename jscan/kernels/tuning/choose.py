@@ -156,9 +156,16 @@ def _full(shape: Shape) -> Rule:
     # 272 with 1024 (2026-11-24).
     by_words = shape.uneven and suits_words(shape)
     of_two_words = (shape.width, shape.leaves, shape.segmented) == (8, 2, False)
+    # By segments, int8 minima of (1438, 50257) 125 µs with 1024 places, 135 with 512; uint8
+    # recurrences of (31, 2257609) 177 and 190 (H100, 2026-11-25).
+    of_bytes = shape.width == shape.leaves and shape.segmented
     length = rule.length
-    if (many_rows or by_words) and not (by_words and of_two_words):
+    if (many_rows or by_words) and not (by_words and (of_two_words or of_bytes)):
         length = max(length // 2, 256)
+    if of_two_words and shape.selects:
+        # The place of the greatest of 50 million float32, from the other end, 235 µs, 355 with 2048
+        # places (H100, 2026-11-25).
+        length = min(length, 1024)
     if by_words and shape.segmented and shape.equations > LIGHT:
         # logaddexp of (1280, 50257), 247 µs with 512 places, 340 with 1024 (H200, 2026-11-23).
         length = min(length, 512)
@@ -196,6 +203,10 @@ def _beside_lanes(shape: Shape) -> Tuning:
     length = min(measured.device().lane_elements // lanes // shape.registers, 1024)
     # Both together spill: logaddexp by segments, bfloat16, 972 to 2616 bytes with half the tile.
     length //= 2 ** (shape.segmented + (not light))
+    heavy = shape.segmented and not light
+    if heavy and (shape.width, shape.leaves) == (4, 1):
+        # logaddexp of (151936, 256), float32, 147 µs, 179 with 32 positions (H100, 2026-11-25).
+        length *= 2
     if shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32:
         # Sectors at both ends are another program's too. (30522, 2549), bfloat16 recurrences by
         # segments, 616 µs and 1061 with 64 lanes and a warp; (1259, 26647), int8 recurrences, 68
@@ -205,6 +216,12 @@ def _beside_lanes(shape: Shape) -> Tuning:
             # Sums of (33, 2048, 999), 181 µs, 201 with 128 lanes; but recurrences of (17299, 3967),
             # bfloat16, 225 and 195 (2026-11-24).
             length, lanes, warps = min(length, 64), 256, 8
+        if heavy and shape.leaves == 1:
+            # logaddexp of (541, 149953), float32, 394 µs, 593 with 32 positions; but maximum and
+            # sum of exponentials of (32003, 2942) 657, 748 with 16 (H100, 2026-11-25).
+            length = 16
+        elif heavy and (shape.width, shape.leaves) == (8, 2):
+            length = 32
     # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to
     # go (benchmarks/NOTES.md, "The tile").
     window = 2 if lanes >= 32 else 8 if lanes == 16 else 16

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from jax import lax
 from jax.extend import core
 
 from jscan.called import Leaf
@@ -59,6 +60,7 @@ class Shape:
     widened_sums: bool = False  # whether elements are added in a wider type than they are stored in
     complex: bool = False  # whether a leaf is of complex numbers, which are two real leaves
     wide_extrema: bool = False  # whether it is the greatest or least of float64: ten instructions
+    selects: bool = False  # whether the operator selects what it takes from either side
     tile: Tuning | None = None  # the cut to take instead of a chosen one
 
     @classmethod
@@ -85,6 +87,7 @@ class Shape:
             complex=any(leaf.dtype.kind == "c" for leaf in leaves),
             wide_extrema=[e.primitive for e in operator.jaxpr.eqns] in ([nan_max_p], [nan_min_p])
             and leaves[0].dtype == np.float64,
+            selects=any(e.primitive is lax.select_n_p for e in operator.jaxpr.eqns),
             tile=tile,
         )
 
