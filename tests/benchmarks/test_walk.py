@@ -19,6 +19,7 @@ from benchmarks.cases.walk.families import FAMILIES
 from benchmarks.measuring import machine, measure, walk
 from benchmarks.measuring.programs import plan
 from benchmarks.reporting import static_table, walk_table
+from jscan.kernels.tuning import Tuning
 from tests.benchmarks.test_static import by_triton
 
 SMALL = 2**12
