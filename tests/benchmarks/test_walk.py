@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import jscan
-from benchmarks import walking
 from benchmarks.__main__ import main
 from benchmarks.cases.walk import checks, drawing, listed, shapes
 from benchmarks.cases.walk.families import FAMILIES
@@ -259,7 +258,7 @@ def test_calls_are_listed_and_lowered_without_a_gpu(capsys):
 
 def test_a_cut_is_forced_on_the_calls(capsys, monkeypatch):
     forced = []
-    monkeypatch.setattr(walking.walk, "why_not_lowered", lambda step: forced.append(step.case))
+    monkeypatch.setattr(walk, "why_not_lowered", lambda step: forced.append(step.case))
     cut = ["256", "1", "1", "32"]
     assert main(["walk", "--scans", "--dry-run", "--only", "3", "5", "--cut", *cut]) == 0
     assert "2 cases lowered" in capsys.readouterr().out

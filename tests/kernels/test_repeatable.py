@@ -192,12 +192,12 @@ def test_sums_of_many_elements_are_as_near_as_those_of_jax(n):
 
 
 def test_links_keep_the_sign_of_zeros():
-    pairs = [(np.float32(x), np.float32(0)) for x in (-0.0, 0.0, 1.0, -1.0)]
+    pairs = [(jnp.asarray(np.float32(x)), jnp.float32(0)) for x in (-0.0, 0.0, 1.0, -1.0)]
     signs = [
         [bool(jnp.signbit(compensation.linked((x, zero), (y, zero))[0])) for y, zero in pairs]
         for x, zero in pairs
     ]
-    expected = [[bool(np.signbit(x + y)) for y, _ in pairs] for x, _ in pairs]
+    expected = [[bool(jnp.signbit(x + y)) for y, _ in pairs] for x, _ in pairs]
     assert signs == expected
 
 
