@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import jscan
+from benchmarks import walking
 from benchmarks.__main__ import main
 from benchmarks.cases.walk import checks, drawing, listed, shapes
 from benchmarks.cases.walk.families import FAMILIES
