@@ -31,19 +31,26 @@ class Bounds(NamedTuple):
     bounds: jax.Array
 
 
+class Ends(NamedTuple):
+    """Head flags by where segments end, never decreasing: one begins at 0, and one at each end."""
+
+    ends: jax.Array
+
+
 class Runs(NamedTuple):
     """Head flags by ids: a segment begins where one differs from that before it."""
 
     ids: jax.Array
 
 
-Marks: TypeAlias = jax.Array | Packed | Bounds | Runs
+Marks: TypeAlias = jax.Array | Packed | Bounds | Ends | Runs
 """Head flags in a form that ``scan_p`` takes."""
 
 
-FORMS: dict[str, type[Packed | Bounds | Runs]] = {
+FORMS: dict[str, type[Packed | Bounds | Ends | Runs]] = {
     "bits": Packed,
     "offsets": Bounds,
+    "ends": Ends,
     "runs": Runs,
 }
 """What ``scan_p`` calls the forms that are not flags."""
@@ -74,6 +81,12 @@ def unpacked(words: jax.Array, *, axis: int, n: int) -> jax.Array:
     found = (jnp.broadcast_to(each, shape) >> place) & np.ones((), words.dtype)
     whole = (*words.shape[:axis], words.shape[axis] * bits.size, *words.shape[axis + 1 :])
     return lax.slice_in_dim(found.reshape(whole), 0, n, axis=axis) != 0
+
+
+def behind_zero(ends: jax.Array, *, axis: int) -> jax.Array:
+    """Bounds from where segments end along ``axis``, in int32."""
+    front = [(1 if d == axis else 0, 0, 0) for d in range(ends.ndim)]
+    return lax.pad(ends, np.int32(0), front)
 
 
 def of_bounds(bounds: jax.Array, *, axis: int, n: int) -> jax.Array:

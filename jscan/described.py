@@ -42,6 +42,7 @@ class Described:
         self._total: Any = total  # of bits and bounds, the length of the axis that they divide
         self._given_flags = flags
         self._found_flags, self._placed = Remembered(), Remembered()
+        self._ends: jax.Array | None = None  # traced bounds but the first, where they are made of it
 
     @property
     def _counted(self) -> bool:
@@ -155,6 +156,8 @@ def marks_of(segments: Described, *, in_place: bool) -> bits.Marks:
         return head_flags(segments)
     if segments._form == "ids":
         return bits.Runs(jnp.asarray(segments._array)) if in_place else head_flags(segments)
+    if segments._ends is not None:
+        return bits.Ends(segments._ends)
     return bits.Bounds(jnp.asarray(segments._array))
 
 
@@ -162,6 +165,8 @@ def flags_of(marks: bits.Marks | None, *, axis: int, n: int) -> jax.Array | None
     """The head flags of ``n`` elements along ``axis``, if there are any."""
     if isinstance(marks, bits.Packed):
         return bits.unpacked(marks.words, axis=axis, n=n)
+    if isinstance(marks, bits.Ends):
+        marks = bits.Bounds(bits.behind_zero(marks.ends, axis=axis))
     if isinstance(marks, bits.Bounds):
         found = locate(jnp.moveaxis(marks.bounds, axis, -1), n=n, emit="flags")
         return jnp.moveaxis(found, -1, axis)

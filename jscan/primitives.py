@@ -55,8 +55,8 @@ Parameters:
     reverse     whether the scan runs from the end
     exclusive   whether results hold what comes before their elements
     segmented   whether there are head flags
-    kind        of these: "flags"; "runs", of ids; "bits", in words, or "offsets", both of which
-                have an axis of their own
+    kind        of these: "flags"; "runs", of ids; "bits", in words, "offsets", or "ends", offsets
+                without the first: these three have an axis of their own
     used        for each leaf, whether its result is wanted
     method      "auto", "xla" or the name of a strategy
     compact     whether it may take longer on a CPU to keep little besides its results

@@ -145,7 +145,10 @@ class Segments(Described):
             bounds = descriptors.bounds_of_lengths(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
         total = descriptors.required_total(caller, "lengths", total)
-        return cls("bounds", traced_bounds.of_lengths(array, total), total)
+        bounds, ends = traced_bounds.of_lengths(array, total)
+        segments = cls("bounds", bounds, total)
+        segments._ends = ends
+        return segments
 
     @classmethod
     @advised

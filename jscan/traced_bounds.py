@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import meshes, primitives
+from jscan import bits, meshes, primitives
 from jscan.arguments.arrays import Array
 from jscan.combine import trace
 from jscan.starts import first_of, with_first
@@ -53,18 +53,46 @@ def _of_offsets(offsets: jax.Array, total: int) -> jax.Array:
     return _scan(lax.min, jnp.where(is_first, np.int32(0), given), reverse=True)
 
 
-def of_lengths(lengths: Array, total: int) -> jax.Array:
-    """Bounds from any lengths; `jscan.Segments.from_lengths` says what lengths that misfit mean."""
-    return meshes.automatically(functools.partial(_of_lengths, total=total), lengths, like=[])
+def of_lengths(lengths: Array, total: int) -> tuple[jax.Array, jax.Array | None]:
+    """Bounds from any lengths; `jscan.Segments.from_lengths` says what lengths that misfit mean.
+
+    Then, of many lengths, where each segment ends: the bounds but the first. Whoever reads only
+    these does not pay for a pass that puts a zero in front of them.
+    """
+    if lengths.size < MANY:
+        few = functools.partial(_of_lengths, total=total)
+        return meshes.automatically(few, lengths, like=[]), None
+    ends = meshes.automatically(functools.partial(_ends, total=total), lengths, like=[])
+    behind_zero = functools.partial(bits.behind_zero, axis=0)
+    return meshes.automatically(behind_zero, ends, like=[]), ends
 
 
 def _of_lengths(lengths: jax.Array, total: int) -> jax.Array:
+    behind_zero = lax.pad(_clipped(lengths, total), np.int32(0), [(1, 0, 0)])
+    return _scan(functools.partial(_added, total=total), behind_zero, reverse=False)
+
+
+def _ends(lengths: jax.Array, total: int) -> jax.Array:
+    if lengths.dtype != jnp.int32:
+        return _scan(functools.partial(_added, total=total), _clipped(lengths, total), reverse=False)
+
+    def add(a: jax.Array, b: jax.Array) -> jax.Array:
+        return _added(jnp.clip(a, 0, total), jnp.clip(b, 0, total), total=total)
+
+    # The scan clips what it combines, so that the first length is left.
+    ends = _scan(add, lengths, reverse=False)
+    first = _clipped(first_of(lengths, axis=0, reverse=False), total)
+    return with_first(ends, first, axis=0, reverse=False)
+
+
+def _clipped(lengths: jax.Array, total: int) -> jax.Array:
     wide = lax.convert_element_type(lengths, jnp.int32) if lengths.dtype.itemsize < 4 else lengths
-    given = lax.convert_element_type(jnp.clip(wide, 0, total), jnp.int32)
-    limit = np.int32(total)
-    # Sums are cut down to the total before they exceed it, and then perhaps 32 bits.
-    behind_zero = lax.pad(given, np.int32(0), [(1, 0, 0)])
-    return _scan(lambda a, b: a + jnp.minimum(b, limit - a), behind_zero, reverse=False)
+    return lax.convert_element_type(jnp.clip(wide, 0, total), jnp.int32)
+
+
+def _added(a: jax.Array, b: jax.Array, *, total: int) -> jax.Array:
+    """A sum that is cut down to the total before it exceeds that, and then perhaps 32 bits."""
+    return a + jnp.minimum(b, np.int32(total) - a)
 
 
 def first(bounds: jax.Array, size: int, total: int) -> jax.Array:

@@ -4,6 +4,7 @@ An engine builds the kernels (`jscan.kernels.engines`); the other modules know n
 """
 
 from jscan.kernels.marking import words_of_bounds as words_of_bounds
+from jscan.kernels.marking import words_of_ends as words_of_ends
 from jscan.kernels.multiplying import product as product
 from jscan.kernels.multiplying import why_no_product as why_no_product
 from jscan.kernels.ranking import rank as rank

@@ -69,8 +69,9 @@ def scan_in_kernels(
     if reason is not None:
         raise base.NoKernel(reason)
     flags = given.flags
-    if flags is not None and kind == "offsets":
-        flags = kernels.words_of_bounds(flags, axis=axis, n=full[axis], interpret=interpret)
+    if flags is not None and kind in ("offsets", "ends"):
+        to_words = kernels.words_of_bounds if kind == "offsets" else kernels.words_of_ends
+        flags = to_words(flags, axis=axis, n=full[axis], interpret=interpret)
         kind = "bits"
     how |= {"reverse": reverse, "used": used, "interpret": interpret, "kind": kind}
     return kernels.scan(leaves, flags, **how, **_begins(given))
