@@ -55,18 +55,21 @@ class Combine:
       rules: the same function of scalars with its ``custom_jvp`` and ``custom_vjp`` calls, for
         derivatives, or None where it has none. No part of its equality either, so nothing that is
         derived from it may be cached by the operator's equality.
+      apart: whether exclusive scans keep the identity apart: it is where they begin, and is not
+        combined with what comes behind.
     """
 
     jaxpr: core.ClosedJaxpr
     identity: tuple[np.generic, ...] | None
     name: str
     rules: Callable[..., list[Scalar]] | None
+    apart: bool = False
     key: Hashable = dataclasses.field(init=False)
     key_hash: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         identity = None if self.identity is None else tuple(map(scalar_structure, self.identity))
-        object.__setattr__(self, "key", (structure(self.jaxpr.jaxpr), identity))
+        object.__setattr__(self, "key", (structure(self.jaxpr.jaxpr), identity, self.apart))
         object.__setattr__(self, "key_hash", hash(self.key))
 
     def __eq__(self, other: object) -> bool:
@@ -183,7 +186,7 @@ class Combine:
             [aval.dtype for aval in self.jaxpr.in_avals],
         )
         rules = None if self.rules is None else functools.partial(swapped, self.rules)
-        return Combine(jaxpr, self.identity, self.name, rules)
+        return Combine(jaxpr, self.identity, self.name, rules, self.apart)
 
     def restrict(self, kept: Sequence[int]) -> Combine:
         """The operator on the leaves ``kept`` alone; ``closure(kept)`` must be ``kept``."""
@@ -203,7 +206,7 @@ class Combine:
         )
         identity = None if self.identity is None else tuple(self.identity[i] for i in kept)
         rules = None if self.rules is None else functools.partial(restricted, self.rules)
-        return Combine(jaxpr, identity, self.name, rules)
+        return Combine(jaxpr, identity, self.name, rules, self.apart)
 
 
 class Traced(NamedTuple):

@@ -217,11 +217,14 @@ def _scan_by_primitive(
 ) -> list[jax.Array]:
     """The scan by ``scan_p``, whose kernels combine the identity with the elements behind it.
 
-    An identity that must not be combined is put at the starts of the inclusive scan instead, whose
-    results move on by one place.
+    An identity that must not be combined is kept apart there or, where kernels cannot, put at the
+    starts of the inclusive scan, whose results move on by one place.
     """
     combine = traced.combine
     exclusive = starts_with is not None and _has_identity(call, combine, is_combined=True)
+    alone = call.init is None and not call.axis_name and meshes.explicit_mesh(call.leaves) is None
+    if starts_with is not None and not exclusive and alone and identities.stays_apart(combine):
+        combine, exclusive = dataclasses.replace(combine, apart=True), True
     if call.identity is not None and not exclusive:
         combine = dataclasses.replace(combine, identity=None)
     if starts_with is not None and call.init is not None and marks is None:

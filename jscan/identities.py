@@ -3,7 +3,7 @@
 ``identity=`` is a promise. A kernel relies on it: an exclusive scan begins with the identity and
 combines it with what follows. Where the promise can be proved from the operator, by evaluating it
 on the identity and an unknown, kernels are handed the identity. Where it cannot, the identity is
-put in its place after everything is combined, so that a wrong one is folded into no result.
+kept apart from what is combined, so that a wrong one is folded into no result.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from jscan.arguments.identity import Neutral
 from jscan.called import Function, checked
 from jscan.combine import Combine, accumulation_dtype, trace
 from jscan.jaxprs import aval, evaluate
+from jscan.logsums import is_complex_logaddexp, is_logaddexp
 from jscan.plain.scan import flattened
 
 SAMPLE = 2**16
@@ -33,6 +34,16 @@ SAMPLE = 2**16
 
 Value: TypeAlias = Any
 """A NumPy scalar; or, of the unknown right operand, an expression: a tuple of a name and values."""
+
+
+def stays_apart(combine: Combine) -> bool:
+    """Whether ``scan_p`` takes the identity as one that is not combined (`Combine.apart`).
+
+    Not under a sum, whose derivatives are scans by the same identity, nor under logaddexp, which
+    kernels sum beside a maximum.
+    """
+    summed = combine.is_sum or is_logaddexp(combine) or is_complex_logaddexp(combine)
+    return combine.identity is not None and not summed
 
 
 @functools.lru_cache(maxsize=1024)

@@ -97,7 +97,7 @@ class ChunkedTile(OperatorAggregates):
     def _comb(self, chunk: int, number: int, place: int) -> tuple[Scan, Comb]:
         """A position of every chunk, and the scan as it looks there."""
         scan, comb = self._scan, Comb(self._tile, chunk, place)
-        if number < max(1, scan.geometry.shift + scan.geometry.reverse):
+        if number < max(1, scan.geometry.shift + (scan.geometry.reverse or scan.identity_apart)):
             return scan, comb
         comb.within_row = True  # rows begin at the first positions of tiles
         return dataclasses.replace(scan, start=None), comb

@@ -46,6 +46,8 @@ class Scan:
     restarts_at_first: bool = dataclasses.field(default=True, kw_only=True)  # a row, as it begins
     restarts_at_rows: bool = dataclasses.field(default=False, kw_only=True)  # see `Geometry.row`
     numbers: tuple[int, ...] = dataclasses.field(default=(), kw_only=True)  # of results, if not one
+    identity_apart: bool = dataclasses.field(default=False, kw_only=True)  # it is not combined
+    restarts_at_second: bool = dataclasses.field(default=False, kw_only=True)  # place of the axis
 
     @property
     def used_parts(self) -> tuple[bool, ...]:
@@ -70,8 +72,8 @@ class Scan:
 
     @property
     def segmented(self) -> bool:
-        """Whether there are head flags, given or of rows."""
-        return self.flagged or self.restarts_at_rows
+        """Whether there are head flags: given, of rows, or where the identity is left behind."""
+        return self.flagged or self.restarts_at_rows or self.restarts_at_second
 
     @property
     def leaf_operator(self) -> core.ClosedJaxpr:
@@ -92,6 +94,8 @@ class Scan:
         would then hold for single elements, and every access be one of a single element: sum of
         200,000,003 float32 elements, 0.55 of copy speed (H200, 2026-11-22). Beside lanes they take
         registers.
+
+        Nor has any tile but the first a flag, where one is needed to leave the identity behind.
         """
         g = self.geometry
         if g.row:
@@ -99,12 +103,18 @@ class Scan:
             return
         widest = 16 // min(d.itemsize for d in (*self.dtypes, *self.results))
         single = g.outer == 1 and g.n % widest != 0 and not g.reverse and g.word == 1
-        if g.tiles == 1 or g.n % g.length == 0 or not (single or g.inner > 1):
+        ends = g.n % g.length != 0 and (single or g.inner > 1)
+        if g.tiles == 1 or not (ends or self.restarts_at_second):
             work(self, tile)
             return
+        others, inside = self, tile.without_ends(of_rows=False) if ends else tile
         last = tile.index == np.int32(g.tiles - 1)
+        if self.restarts_at_second:
+            others = dataclasses.replace(self, restarts_at_second=False)
+            first = language.opaque(tile.index) == 0  # for the reason that `rows.is_ragged` has
+            last = last | first if ends else first
         language.when(last, lambda: work(self, tile))
-        language.when(~last, lambda: work(self, tile.without_ends(of_rows=False)))
+        language.when(~last, lambda: work(others, inside))
 
     def _on_tile_of_rows(self, tile: Tile, work: Work, walk: Work) -> None:
         """Does the work of a tile, or walks it where a row begins or ends in it.
@@ -271,10 +281,16 @@ class Scan:
         """Not zero where scans restart or a row starts, from the `_flags` at ``shift``.
 
         Where a row starts they are zero with a start, as the first place has what belongs there.
+        An identity that is kept ``apart`` has the first place to itself.
         """
+        second = self.identity_apart and shift == 1
         shift += tile.geometry.reverse
         if not flags:
-            return rows.begin(tile, shift).astype(FLAG)
+            if not self.restarts_at_second:
+                return rows.begin(tile, shift).astype(FLAG)
+            if tile.within_row:
+                return jnp.zeros(tile.geometry.shape, FLAG)
+            return tile.before_start(2).astype(FLAG)
         [flag] = flags
         # Narrow flags stay as they are: any non-zero value will do, and comparing costs
         # instructions.
@@ -289,7 +305,7 @@ class Scan:
             shift = 1  # so that the row begins anew behind the places in front of it
         if self.start is not None or not self.restarts_at_first:
             return jnp.where(among_first(tile, shift), jnp.zeros_like(flag), flag)
-        return flag | tile.before_start(shift).astype(FLAG)
+        return flag | tile.before_start(2 if second else shift).astype(FLAG)
 
     def _or_identity(self, where: jax.Array, values: jax.Array, leaf: int) -> jax.Array:
         return jnp.where(where, self._identity(values.shape, leaf), values)
@@ -318,7 +334,7 @@ class Scan:
     ) -> None:
         """Writes the values that somebody uses."""
         values = list(scanned[1:] if self.segmented else scanned)
-        if self.segmented and tile.geometry.exclusive:
+        if (self.flagged or self.restarts_at_rows) and tile.geometry.exclusive:
             restarts = self._restarts(tile, self._flags(tile, inputs, 0), 0) != 0
             values = [self._or_identity(restarts, v, k) for k, v in enumerate(values)]
         kept = iter([v for v, used in zip(values, self.used_parts, strict=True) if used])

@@ -102,7 +102,7 @@ def tells_pairs(scan: Scan) -> bool:
     reads. Nor of segments: their tiles take 166 to 168 registers, would take 173, and beyond 168 a
     multiprocessor has two thirds of the warps (sm_90, Triton 3.7.1).
     """
-    plain = scan.geometry.inner == 1 and not scan.segmented and not scan.linear
+    plain = scan.geometry.inner == 1 and not (scan.segmented or scan.identity_apart or scan.linear)
     return plain and is_float32_sum(scan.operator)
 
 

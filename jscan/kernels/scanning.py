@@ -296,7 +296,7 @@ def described_as(
 ) -> Scan:
     """The scan as its kernels see it; flags are the last operand where it is ``segmented``."""
     by_bytes = segmented and flag_bits is None
-    operator = prepare(combine)
+    operator, apart = prepare(combine), combine.apart and cut.geometry.exclusive
     return Scan(
         geometry=cut.geometry,
         operator=operator,
@@ -309,6 +309,8 @@ def described_as(
         flag_view=cut.views[-1] if by_bytes else None,
         flag_bits=flag_bits,
         restarts_at_rows=cut.geometry.row > 0,
+        identity_apart=apart,
+        restarts_at_second=apart and not segmented and cut.geometry.row == 0,
     )
 
 

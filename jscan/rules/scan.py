@@ -24,6 +24,7 @@ from jscan.plain.scan import scan_plainly
 from jscan.plain.uneven import scan_uneven
 from jscan.primitives import joined, scan_p
 from jscan.rules import base, partition
+from jscan.rules.apart import Moved, is_apart
 from jscan.starts import Scanned, Start, first_of, of_scan
 
 
@@ -91,6 +92,9 @@ def scan_without_kernels(*operands: jax.Array, **params: Any) -> list[jax.Array]
 def scan_on_cpu(*operands: jax.Array, **params: Any) -> list[jax.Array]:
     """The scan in plain JAX, by what is fastest there."""
     operands, params = _by_flags(operands, params)
+    if is_apart(**params):
+        moved = Moved(operands, params)
+        return moved.on(scan_on_cpu(*operands, **moved.params))
     given = of_scan(operands, **params)
     del params["started"]
     n = extent.full_shape(operands)[params["axis"]]
@@ -115,6 +119,13 @@ def _aval(x: Any) -> Any:
     return x.aval if ad.is_undefined_primal(x) else x
 
 
+def _bound_inclusively(*operands: jax.Array, **params: Any) -> list[jax.Array]:
+    """A scan whose identity is apart, by one that can be divided."""
+    operands, params = _by_flags(operands, params)
+    moved = Moved(operands, params)
+    return moved.on(scan_p.bind(*operands, **moved.params))
+
+
 def _bound_by_flags(*operands: jax.Array, **params: Any) -> list[jax.Array]:
     """The scan by flags, which can be divided with the leaves."""
     operands, params = _by_flags(operands, params)
@@ -122,8 +133,12 @@ def _bound_by_flags(*operands: jax.Array, **params: Any) -> list[jax.Array]:
     return results
 
 
-def scan_divisible(*, kind: str, **_: Any) -> base.Form | None:
-    """A form that can be divided in place of a scan by words or bounds."""
+def scan_divisible(
+    *, combine: Combine, exclusive: bool, kind: str, **_: Any
+) -> base.Form | None:
+    """A form that can be divided instead of words or bounds, or of an identity apart."""
+    if is_apart(combine=combine, exclusive=exclusive):
+        return _bound_inclusively
     return None if kind == "flags" else _bound_by_flags
 
 
@@ -131,10 +146,15 @@ def scan_tangents(
     primals: Sequence[jax.Array], tangents: Sequence[Tangent], **params: Any
 ) -> tuple[list[jax.Array], list[Tangent]]:
     """Results and tangents; recurrences, and what asks whether a start is dropped, read flags."""
-    if params["kind"] != "flags" and (params["started"] or not params["combine"].is_sum):
+    reads = is_apart(**params) or params["started"] or not params["combine"].is_sum
+    if params["kind"] != "flags" and reads:
         place = params["combine"].num_leaves
         primals, params = _by_flags(primals, params)
         tangents = [*tangents[:place], zero_of(primals[place]), *tangents[place + 1 :]]
+    if is_apart(**params):
+        moved = Moved(primals, params)
+        results, slopes = scan_jvp(primals, tangents, **moved.params)
+        return moved.on(results), moved.tangents_on(slopes, results)
     return scan_jvp(primals, tangents, **params)
 
 
@@ -143,6 +163,10 @@ def scan_transpose(
 ) -> list[Any]:
     """The sum from the other end for a sum, and the transpose of its tangents for another scan."""
     params["combine"] = combine
+    if is_apart(**params):
+        operands, params = _by_flags(operands, params)
+        moved = Moved(operands, params)
+        return scan_transpose([moved.back(x) for x in cotangents], *operands, **moved.params)
     if params["started"]:
         operands, params = _by_flags(operands, params)
     moving = transposition.undefined(operands)
