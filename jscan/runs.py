@@ -128,7 +128,7 @@ def _run_length_decode(values: Any, lengths: Any, size: int, fill_value: Any) ->
     fill = as_scalar(caller, "fill_value", fill_value, array.dtype)
     # Bounds are on all devices before they are scattered: XLA adds those of a part twice where they
     # do not divide evenly and the mesh has a second axis (jax 0.10 to 0.12, on CPUs).
-    bounds = traced_bounds.of_lengths(_in_32_bits(given), size)
+    bounds, _ = traced_bounds.of_lengths(_in_32_bits(given), size)
     numbers = locate(bounds, n=size, emit="ids")
     dimensions = meshes.instead_of(0)
     return meshes.automatically(_decoded, array, numbers, fill, like=[array], dimensions=dimensions)

@@ -100,7 +100,9 @@ def associative_scan(
     On a CUDA GPU a scan is one kernel and a fill of its state: each leaf and flag is read once and
     each result that is used is written once; the first tile reads ``init``. An exclusive scan by an
     ``identity`` that does not follow from ``fn`` for every element moves its results one place on
-    in one more pass. Plain JAX reads and writes about four times as much.
+    in one more pass where there is an ``init`` or ``axis_name``, or ``fn`` is a sum or logaddexp,
+    and where the arrays lie on several devices. Plain JAX reads and writes about four times as
+    much.
 
     Sources: Blelloch, *Prefix Sums and Their Applications* (1990); Sengupta et al., *Scan
     Primitives for GPU Computing* (2007); Merrill and Garland, *Single-pass Parallel Prefix Scan

@@ -145,8 +145,8 @@ class Segments(Described):
             bounds = descriptors.bounds_of_lengths(caller, array, total)
             return cls("bounds", bounds, int(bounds[-1]))
         total = descriptors.required_total(caller, "lengths", total)
-        bounds, ends = traced_bounds.of_lengths(array, total)
-        segments = cls("bounds", bounds, total)
+        begins, ends = traced_bounds.of_lengths(array, total)
+        segments = cls("bounds", begins, total)
         segments._ends = ends
         return segments
 

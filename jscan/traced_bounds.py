@@ -74,7 +74,9 @@ def _of_lengths(lengths: jax.Array, total: int) -> jax.Array:
 
 def _ends(lengths: jax.Array, total: int) -> jax.Array:
     if lengths.dtype != jnp.int32:
-        return _scan(functools.partial(_added, total=total), _clipped(lengths, total), reverse=False)
+        return _scan(
+            functools.partial(_added, total=total), _clipped(lengths, total), reverse=False
+        )
 
     def add(a: jax.Array, b: jax.Array) -> jax.Array:
         return _added(jnp.clip(a, 0, total), jnp.clip(b, 0, total), total=total)

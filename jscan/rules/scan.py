@@ -133,9 +133,7 @@ def _bound_by_flags(*operands: jax.Array, **params: Any) -> list[jax.Array]:
     return results
 
 
-def scan_divisible(
-    *, combine: Combine, exclusive: bool, kind: str, **_: Any
-) -> base.Form | None:
+def scan_divisible(*, combine: Combine, exclusive: bool, kind: str, **_: Any) -> base.Form | None:
     """A form that can be divided instead of words or bounds, or of an identity apart."""
     if is_apart(combine=combine, exclusive=exclusive):
         return _bound_inclusively
