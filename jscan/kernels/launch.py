@@ -60,13 +60,15 @@ class Cut:
         by_words: bool = False,
         row: int = 0,
         mirrored: bool = True,
+        turned: bool = False,
         numbers: Sequence[int] = (),
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
 
         ``widths`` are the item sizes of results, where those differ from the operands'. The cut is
         ``by_words`` only if it can be, and rows begin inside of words. The axis may be rows of
-        ``row`` elements one behind the other. Tiles of lanes are ``mirrored`` where ``reverse``.
+        ``row`` elements one behind the other. Tiles of lanes are ``mirrored`` where ``reverse``,
+        and those of one if they may be ``turned``.
         The first operands have so many ``numbers`` an element, the others one.
         """
         self.tuned = tuned
@@ -85,9 +87,11 @@ class Cut:
         together = max(tuned.together, 4 // max(widths))
         if self.geometry.inner % together == 0 and self.geometry.lanes % together == 0:
             self.geometry = dataclasses.replace(self.geometry, together=together)
+        word = VECTOR if len(widths) > 1 else 16 // min(widths)
         if by_words:
-            word = VECTOR if len(widths) > 1 else 16 // min(widths)
             self.geometry = self.geometry.by_words(word, tuned.strip_or_tile)
+        if turned and mirrored and reverse:
+            self.geometry = self.geometry.turned(word, min(tuned.strip_or_tile, tuned.held or tuned.length))
         each = [*numbers, *[1] * (len(operands) - len(numbers))]
         pairs = zip(operands, each, strict=True)
         flat, views = zip(*(view(x, full, axis, count) for x, count in pairs), strict=True)

@@ -51,7 +51,7 @@ class Tile:
         rest = lax.div(program, np.int32(g.lane_blocks))
         self.row_block = lax.rem(rest, np.int32(g.row_blocks))
         self.index = lax.div(rest, np.int32(g.row_blocks))
-        self.inside = self.within_row = False
+        self.inside = self.within_row = self.accessed = False
         self.may_end = g.n % g.length != 0
 
     def _iota(self, dimension: int) -> jax.Array:
@@ -71,12 +71,12 @@ class Tile:
     @property
     def words(self) -> Words:
         """The words of the tile's rows."""
-        return Words(self.geometry, self.row_block, self.index)
+        return Words(self.geometry, self.row_block, self.index, accessed=self.accessed)
 
     def _terms(self, view: View, shift: int) -> Address:
         g = self.geometry
         _, stride, lane_stride = view.strides
-        terms = [*self.start(stride, shift), (self._offset(), stride)]
+        terms = [*self.start(stride, shift), (self.offset(), stride)]
         terms += self.row_terms(view, lambda: self._iota(0))
         return [*terms, *self.lane_terms(lane_stride, self._iota(len(g.shape) - 1))]
 
@@ -172,6 +172,8 @@ class Tile:
 
     def load_parts(self, ref: Ref, view: View, shift: int = 0) -> list[jax.Array]:
         """The same of any operand: of complex numbers the real and the imaginary parts."""
+        if self.geometry.turns and not self.accessed:
+            return self.turned(self.as_accessed().load_parts(ref, view, shift))
         if self.geometry.word > 1 and not shift and view.follows(self.geometry):
             return self.words.load(ref, self._limited(self.words.terms(), ref.dtype, 0))
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
@@ -264,6 +266,17 @@ class Tile:
         other.within_row = of_rows
         return other
 
+    def as_accessed(self) -> Tile:
+        """The same, with its places in the order in which memory is accessed (`Geometry.turns`)."""
+        other = copy.copy(self)
+        other.accessed = self.geometry.turns
+        return other
+
+    def turned(self, values: Sequence[jax.Array]) -> list[jax.Array]:
+        """Values as they are held from values as they are accessed, or the other way round."""
+        apart = [language.deinterleave(x, self.geometry.at_once) for x in values]
+        return [language.interleave(x[::-1]) for x in apart]
+
     def cut(self, geometry: Geometry) -> Tile:
         """The same rows and lanes, cut into tiles of another length."""
         other = copy.copy(self)
@@ -278,6 +291,10 @@ class Tile:
         """
         g, complex_ = self.geometry, memory.parts(ref.dtype) == 2
         values = parts if complex_ else [x.astype(ref.dtype) for x in parts]
+        if g.turns and not self.accessed:
+            assert where is None, "nothing is left out of tiles of scans"
+            self.as_accessed().store(ref, *self.turned(values))
+            return
         if g.word == 1:
             view = View((g.outer, g.n, g.inner), (1, g.outer))
             terms = self._limited(self._terms(view, 0), ref.dtype, 0)
@@ -329,13 +346,13 @@ class Tile:
     def before_start(self, shift: int) -> jax.Array:
         """Whether the element ``shift`` positions to the left lies before the start of the axis."""
         g = self.geometry
-        if g.far:
+        # Known when the kernel is compiled for almost all places, if tile 0 begins with the axis.
+        if g.word == 1 and not g.leads:
             return (self.index == 0) & (self.positions() < np.int32(shift))
         element = self.element()
         before = element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
         if g.word == 1:
             return before
-        # Known when the kernel is compiled for almost all places.
         return before & (self.index == 0) & (self.positions() < np.int32(g.word + shift))
 
     def starts_shared(self, spread: bool) -> jax.Array:
@@ -360,12 +377,11 @@ class Tile:
 
         On an axis that is `Geometry.far`, 32 bits do not hold it.
         """
-        return self.first_in_memory() + self._offset()
+        return self.first_in_memory() + self.offset()
 
-    def _offset(self) -> jax.Array:
+    def offset(self) -> jax.Array:
         """The place of each element in the tile, in memory order."""
-        place = self._iota(self.geometry.axis)
-        return np.int32(self.geometry.length - 1) - place if self.geometry.mirrored else place
+        return self.geometry.offset(self._iota(self.geometry.axis), accessed=self.accessed)
 
     def positions(self) -> jax.Array:
         """The place of each element in the tile, in scan order."""
