@@ -91,7 +91,8 @@ class Cut:
         if by_words:
             self.geometry = self.geometry.by_words(word, tuned.strip_or_tile)
         if turned and mirrored and reverse:
-            self.geometry = self.geometry.turned(word, min(tuned.strip_or_tile, tuned.held or tuned.length))
+            strip = min(tuned.strip_or_tile, tuned.held or tuned.length)
+            self.geometry = self.geometry.turned(min(word, 16 // min(widths)), strip)
         each = [*numbers, *[1] * (len(operands) - len(numbers))]
         pairs = zip(operands, each, strict=True)
         flat, views = zip(*(view(x, full, axis, count) for x, count in pairs), strict=True)

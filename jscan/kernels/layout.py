@@ -99,7 +99,7 @@ class Geometry:
     mirrored: bool = False  # whether a tile of a reversed scan is held in scan order
     row: int = 0  # elements of each row, where the axis is rows one behind the other; else 0
     threads: int = 32  # of a program
-    at_once: int = 1  # neighbours of a mirrored tile of one lane that an access takes in their order
+    at_once: int = 1  # neighbours that an access takes, where a tile of one lane is mirrored
 
     @property
     def tiles(self) -> int:
@@ -124,12 +124,14 @@ class Geometry:
     def turned(self, count: int, strip: int) -> Geometry:
         """The same, held in scan order where it is reversed, if it is a tile of one lane.
 
-        Where tiles begin with words, ``count`` elements are accessed at once.
+        Where tiles begin with words, ``count`` elements are accessed at once, as many as a thread
+        has of neighbours: a word that several threads had would be turned through shared memory.
         """
         if self.inner > 1 or self.lanes > 1 or self.far or not self.reverse:
             return self
         whole = self.from_front or self.n % count == 0
-        at_once = self.word if self.word > 1 else count if whole and strip % count == 0 else 1
+        whole = (whole and strip % count == 0) or self.word > 1
+        at_once = count if whole else 1
         return dataclasses.replace(self, mirrored=True, at_once=at_once)
 
     @property

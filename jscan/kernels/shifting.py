@@ -100,9 +100,7 @@ def _of_next_word(tile: Tile, ref: Ref, view: View, place: int, count: int) -> j
     return language.load(ref, [*terms, (jnp.int32(place), 1), (number, count)], mask=mask)
 
 
-def _begin(
-    tile: Tile, view: View, row: Callable[[], jax.Array]
-) -> tuple[Address, jax.Array]:
+def _begin(tile: Tile, view: View, row: Callable[[], jax.Array]) -> tuple[Address, jax.Array]:
     """The address of the tile's first place in memory, and which element of the axis is there."""
     if tile.geometry.word > 1:
         return tile.words.begin(), tile.words.first_element

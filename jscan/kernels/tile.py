@@ -11,8 +11,9 @@ are dropped:
 
 Positions count in scan order: position p is element p of the axis, or element n-1-p when the scan
 is reversed. Memory order is kept inside a tile; only the tile's place in memory and the direction
-of ``tt.scan`` change. A tile of lanes is read in scan order (`Geometry.mirrored`): to scan another
-in reverse takes Triton ten exchanges between threads an element.
+of ``tt.scan`` change. A reversed scan's tile may be held in scan order (`Geometry.mirrored`): to
+scan it in reverse takes Triton ten exchanges between threads an element. Of one lane words are
+accessed from the tile's end on, and each is turned in a thread's registers.
 
 Where the rows of an array begin inside of memory's words, tiles are cut along the words (`Words`):
 a position then has an element of the axis less the places in front of the row.
@@ -36,7 +37,7 @@ from jax import lax
 from jscan.kernels import language, memory
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, size_of
-from jscan.kernels.registers import take
+from jscan.kernels.registers import take, turned
 from jscan.kernels.words import Address, Words
 
 
@@ -172,9 +173,10 @@ class Tile:
 
     def load_parts(self, ref: Ref, view: View, shift: int = 0) -> list[jax.Array]:
         """The same of any operand: of complex numbers the real and the imaginary parts."""
-        if self.geometry.turns and not self.accessed:
-            return self.turned(self.as_accessed().load_parts(ref, view, shift))
-        if self.geometry.word > 1 and not shift and view.follows(self.geometry):
+        g = self.geometry
+        if g.turns and not self.accessed:
+            return turned(g, self.as_accessed().load_parts(ref, view, shift))
+        if g.word > 1 and not shift and view.follows(g):
             return self.words.load(ref, self._limited(self.words.terms(), ref.dtype, 0))
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
         return language.load_parts(ref, terms, mask=self.mask(shift))
@@ -267,15 +269,10 @@ class Tile:
         return other
 
     def as_accessed(self) -> Tile:
-        """The same, with its places in the order in which memory is accessed (`Geometry.turns`)."""
+        """The same with its places in the order in which they are accessed (`Geometry.turns`)."""
         other = copy.copy(self)
         other.accessed = self.geometry.turns
         return other
-
-    def turned(self, values: Sequence[jax.Array]) -> list[jax.Array]:
-        """Values as they are held from values as they are accessed, or the other way round."""
-        apart = [language.deinterleave(x, self.geometry.at_once) for x in values]
-        return [language.interleave(x[::-1]) for x in apart]
 
     def cut(self, geometry: Geometry) -> Tile:
         """The same rows and lanes, cut into tiles of another length."""
@@ -293,16 +290,14 @@ class Tile:
         values = parts if complex_ else [x.astype(ref.dtype) for x in parts]
         if g.turns and not self.accessed:
             assert where is None, "nothing is left out of tiles of scans"
-            self.as_accessed().store(ref, *self.turned(values))
-            return
+            return self.as_accessed().store(ref, *turned(g, values))
         if g.word == 1:
             view = View((g.outer, g.n, g.inner), (1, g.outer))
             terms = self._limited(self._terms(view, 0), ref.dtype, 0)
             masks = [mask for mask in (self.mask(0), where) if mask is not None]
             mask = functools.reduce(lax.bitwise_and, masks) if masks else None
-            language.store(ref, terms, values, mask=mask)
-            return
-        self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), values)
+            return language.store(ref, terms, values, mask=mask)
+        return self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), values)
 
     def scatter(
         self, ref: Ref, extent: int, place: jax.Array, *parts: jax.Array, where: jax.Array
