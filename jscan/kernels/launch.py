@@ -14,7 +14,7 @@ from jax import lax
 
 from jscan import extent
 from jscan.called import Leaf
-from jscan.kernels import engines, tuning
+from jscan.kernels import engines, shifting, tuning
 from jscan.kernels.complex import read_dtypes
 from jscan.kernels.language import Body, Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, collapse, outer_n_inner
@@ -72,7 +72,8 @@ class Cut:
         The first operands have so many ``numbers`` an element, the others one.
         """
         self.tuned = tuned
-        widths = widths | {x.dtype.itemsize for x in operands}
+        of_results, widths = widths, widths | {x.dtype.itemsize for x in operands}
+        narrow = max(widths) <= shifting.WIDEST
         self.geometry = Geometry(
             *outer_n_inner(full, axis),
             *(tuned.rows, tuned.length, tuned.lanes),
@@ -82,6 +83,7 @@ class Cut:
             together=tuned.together,
             mirrored=mirrored and reverse and tuned.lanes > 1 and not tuned.chunk,
             threads=32 * tuned.warps,
+            narrow=narrow,
         )
         # A thread takes one lane, or the lanes that 4 bytes hold: no access should have fewer.
         together = max(tuned.together, 4 // max(widths))
@@ -92,7 +94,9 @@ class Cut:
             self.geometry = self.geometry.by_words(word, tuned.strip_or_tile)
         if turned and mirrored and reverse:
             strip = min(tuned.strip_or_tile, tuned.held or tuned.length)
-            self.geometry = self.geometry.turned(min(word, 16 // min(widths)), strip)
+            # Wide flags, or flags of wide elements, come singly, as the elements' neighbours do.
+            least = min(widths if narrow else of_results)
+            self.geometry = self.geometry.turned(min(word, 16 // least), strip)
         each = [*numbers, *[1] * (len(operands) - len(numbers))]
         pairs = zip(operands, each, strict=True)
         flat, views = zip(*(view(x, full, axis, count) for x, count in pairs), strict=True)

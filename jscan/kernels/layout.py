@@ -99,6 +99,7 @@ class Geometry:
     mirrored: bool = False  # whether a tile of a reversed scan is held in scan order
     row: int = 0  # elements of each row, where the axis is rows one behind the other; else 0
     threads: int = 32  # of a program
+    narrow: bool = False  # whether operands and results have few bytes each (`shifting.WIDEST`)
     at_once: int = 1  # neighbours that an access takes, where a tile of one lane is mirrored
 
     @property
@@ -124,14 +125,14 @@ class Geometry:
     def turned(self, count: int, strip: int) -> Geometry:
         """The same, held in scan order where it is reversed, if it is a tile of one lane.
 
-        Where tiles begin with words, ``count`` elements are accessed at once, as many as a thread
-        has of neighbours: a word that several threads had would be turned through shared memory.
+        Where tiles begin with words, ``count`` elements are accessed at once, and elsewhere those
+        that have a common address: as many as a thread has of neighbours, since a word that several
+        threads had would be turned through shared memory.
         """
         if self.inner > 1 or self.lanes > 1 or self.far or not self.reverse:
             return self
-        whole = self.from_front or self.n % count == 0
-        whole = (whole and strip % count == 0) or self.word > 1
-        at_once = count if whole else 1
+        begins = self.from_front or self.word > 1
+        at_once = math.gcd(count if begins else math.gcd(count, self.n), strip)
         return dataclasses.replace(self, mirrored=True, at_once=at_once)
 
     @property

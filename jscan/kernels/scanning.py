@@ -33,6 +33,7 @@ from jscan.kernels import (
     reduce_then_scan,
     repeatable,
     scan_then_propagate,
+    shifting,
     spreading,
     tuning,
 )
@@ -185,7 +186,8 @@ def scan(
         # Of logaddexp, (2, 512, 32768) float16, 46 µs with 127 registers, so 64 with 206 (H200,
         # 2026-11-24).
         mirrored=not _is_linear(combine),
-        turned=True,
+        # Segmented, wide elements take more registers so: uint64 255, 186 before (sm_90).
+        turned=not segmented or max(d.itemsize for d in written) <= shifting.WIDEST,
         by_words=by_words,
     )
     cut, flag_bits = cut_into(operands), None

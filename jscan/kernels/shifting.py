@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 WIDEST = 2
 """The bytes of the widest elements that are moved. Of four bytes single accesses keep up: exclusive
-sums of 2^27 float32 0.92 to 0.956 of copy speed (H200, 2026-11-20)."""
+sums of 2^27 float32 0.92 to 0.956 of copy speed (H200, 2026-11-20). Beside wider ones a tile has
+their layout, to which flags would be moved through shared memory."""
 
 
 def load_parts(tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
     """`Tile.load_parts`, by words where that is possible and worth it."""
     count = _at_once(tile, ref)
-    if not shift or not _may_move(tile, ref, view, shift, count):
+    if not shift or not _may_move(tile, view, shift, count):
         return tile.load_parts(ref, view, shift)
     step = shift if tile.geometry.reverse else -shift
     accessed = tile.as_accessed()
@@ -61,10 +62,10 @@ def _at_once(tile: Tile, ref: Ref) -> int:
     return min(VECTOR, most) if tile.geometry.mixed else most
 
 
-def _may_move(tile: Tile, ref: Ref, view: View, shift: int, count: int) -> bool:
+def _may_move(tile: Tile, view: View, shift: int, count: int) -> bool:
     """Whether tiles are read in whole words of ``count`` elements where nothing is moved."""
     g = tile.geometry
-    if ref.dtype.itemsize > WIDEST or g.inner > 1 or g.far or abs(shift) >= count:
+    if not g.narrow or g.inner > 1 or g.far or abs(shift) >= count:
         return False
     if not view.strides[1] or g.length % count or g.rows * g.length < count * g.threads:
         return False
