@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from jscan.kernels import elements, language, memory, rows
+from jscan.kernels import elements, language, memory, rows, shifting
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value, front
 from jscan.kernels.registers import constant
 from jscan.kernels.spreading import Bits
-from jscan.kernels.start import Start, among_first, load_first
+from jscan.kernels.start import Start, among_first, is_first, load_first
 from jscan.kernels.tile import Tile
 
 
@@ -181,7 +181,7 @@ class Scan:
         if view.numbers > 1:
             return elements.load(tile, ref, view)
         if view.shape != (1, 1, 1):
-            return tile.load_parts(ref, view, shift)
+            return shifting.load_parts(tile, ref, view, shift)
         one = language.load_parts(ref, [(jnp.int32(0), 1)])
         return [jnp.broadcast_to(x, tile.geometry.shape) for x in one]
 
@@ -194,7 +194,7 @@ class Scan:
         if self.flag_view is None:
             assert self.flag_bits is not None
             return [self.flag_bits.load(tile, ref, moved)]
-        return [tile.load(ref, self.flag_view, moved)]
+        return [shifting.load(tile, ref, self.flag_view, moved)]
 
     def leaves(
         self, tile: Tile, inputs: Sequence[Ref], read: Sequence[jax.Array]
@@ -204,6 +204,8 @@ class Scan:
         values = [x.astype(d) for x, d in zip(read, self.dtypes, strict=False)]
         if self.start is not None:
             values = self._started(self.start, tile, inputs, values)
+            if tile.geometry.leads and not shift:
+                values = self._behind_the_lead(tile, values)
         elif shift and not tile.within_row:
             start = tile.before_start(shift)
             values = [self._or_identity(start, v, k) for k, v in enumerate(values)]
@@ -273,7 +275,10 @@ class Scan:
                 reaches = same if reaches is None else reaches & same
         if reaches is not None:
             first = [jnp.where(reaches, x, y) for x, y in zip(first, others, strict=True)]
-        here, tall = among_first(tile, 1), [tile.along_positions(x) for x in first]
+        if g.leads and g.exclusive:
+            lead = tile.before_start(1)
+            values = [self._or_identity(lead, v, k) for k, v in enumerate(values)]
+        here, tall = is_first(tile), [tile.along_positions(x) for x in first]
         pairs = zip(tall, values, strict=True)
         return [jnp.where(here, jnp.broadcast_to(x, v.shape), v) for x, v in pairs]
 

@@ -14,7 +14,7 @@ from jax import lax
 
 from jscan import extent
 from jscan.called import Leaf
-from jscan.kernels import engines, tuning
+from jscan.kernels import engines, shifting, tuning
 from jscan.kernels.complex import read_dtypes
 from jscan.kernels.language import Body, Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, collapse, outer_n_inner
@@ -60,17 +60,20 @@ class Cut:
         by_words: bool = False,
         row: int = 0,
         mirrored: bool = True,
+        turned: bool = False,
         numbers: Sequence[int] = (),
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
 
         ``widths`` are the item sizes of results, where those differ from the operands'. The cut is
         ``by_words`` only if it can be, and rows begin inside of words. The axis may be rows of
-        ``row`` elements one behind the other. Tiles of lanes are ``mirrored`` where ``reverse``.
+        ``row`` elements one behind the other. Tiles of lanes are ``mirrored`` where ``reverse``,
+        and those of one if they may be ``turned``.
         The first operands have so many ``numbers`` an element, the others one.
         """
         self.tuned = tuned
-        widths = widths | {x.dtype.itemsize for x in operands}
+        of_results, widths = widths, widths | {x.dtype.itemsize for x in operands}
+        narrow = max(widths) <= shifting.WIDEST
         self.geometry = Geometry(
             *outer_n_inner(full, axis),
             *(tuned.rows, tuned.length, tuned.lanes),
@@ -80,14 +83,20 @@ class Cut:
             together=tuned.together,
             mirrored=mirrored and reverse and tuned.lanes > 1 and not tuned.chunk,
             threads=32 * tuned.warps,
+            narrow=narrow,
         )
         # A thread takes one lane, or the lanes that 4 bytes hold: no access should have fewer.
         together = max(tuned.together, 4 // max(widths))
         if self.geometry.inner % together == 0 and self.geometry.lanes % together == 0:
             self.geometry = dataclasses.replace(self.geometry, together=together)
+        word = VECTOR if len(widths) > 1 else 16 // min(widths)
         if by_words:
-            word = VECTOR if len(widths) > 1 else 16 // min(widths)
             self.geometry = self.geometry.by_words(word, tuned.strip_or_tile)
+        if turned and mirrored and reverse:
+            strip = min(tuned.strip_or_tile, tuned.held or tuned.length)
+            # Wide flags, or flags of wide elements, come singly, as the elements' neighbours do.
+            least = min(widths if narrow else of_results)
+            self.geometry = self.geometry.turned(min(word, 16 // least), strip)
         each = [*numbers, *[1] * (len(operands) - len(numbers))]
         pairs = zip(operands, each, strict=True)
         flat, views = zip(*(view(x, full, axis, count) for x, count in pairs), strict=True)

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jscan import extent
 
@@ -98,6 +99,8 @@ class Geometry:
     mirrored: bool = False  # whether a tile of a reversed scan is held in scan order
     row: int = 0  # elements of each row, where the axis is rows one behind the other; else 0
     threads: int = 32  # of a program
+    narrow: bool = False  # whether operands and results have few bytes each (`shifting.WIDEST`)
+    at_once: int = 1  # neighbours that an access takes, where a tile of one lane is mirrored
 
     @property
     def tiles(self) -> int:
@@ -118,6 +121,19 @@ class Geometry:
         # Of rows shorter than a word several would lie in the array's last one.
         suits = self.inner == 1 and self.n % word != 0 and self.n >= word
         return longer if suits and fits and rows_fit and counted else self
+
+    def turned(self, count: int, strip: int) -> Geometry:
+        """The same, held in scan order where it is reversed, if it is a tile of one lane.
+
+        Where tiles begin with words, ``count`` elements are accessed at once, and elsewhere those
+        that have a common address: as many as a thread has of neighbours, since a word that several
+        threads had would be turned through shared memory.
+        """
+        if self.inner > 1 or self.lanes > 1 or self.far or not self.reverse:
+            return self
+        begins = self.from_front or self.word > 1
+        at_once = math.gcd(count if begins else math.gcd(count, self.n), strip)
+        return dataclasses.replace(self, mirrored=True, at_once=at_once)
 
     @property
     def leads(self) -> bool:
@@ -140,6 +156,29 @@ class Geometry:
     def lane_blocks(self) -> int:
         """The number of tiles across the lanes."""
         return -(-self.inner // self.lanes)
+
+    def offset(self, place: jax.Array, *, accessed: bool) -> jax.Array:
+        """The place in memory of each place of a tile as it is held, or as it is ``accessed``.
+
+        A mirrored tile of one lane is accessed word by word from its end on, and each word in the
+        order of memory.
+        """
+        if not self.mirrored:
+            return place
+        if not accessed:
+            return np.int32(self.length - 1) - place
+        count = np.int32(self.at_once)
+        return self.words_before(place, self.at_once) * count + lax.rem(place, count)
+
+    def words_before(self, place: jax.Array, count: int) -> jax.Array:
+        """How many words of ``count`` elements lie before each place as it is accessed."""
+        number = lax.div(place, np.int32(count))
+        return np.int32(self.length // count - 1) - number if self.mirrored else number
+
+    @property
+    def turns(self) -> bool:
+        """Whether what is accessed is turned, word by word, to be held in scan order."""
+        return self.mirrored and self.at_once > 1
 
     @property
     def backwards(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import language
+from jscan.kernels.layout import Geometry
 
 
 def constant(shape: Sequence[int], scalar: Any) -> jax.Array:
@@ -51,3 +52,9 @@ def from_bits(bits: jax.Array, dtype: np.dtype | type) -> jax.Array:
     if bits.dtype != signed:
         bits = bits.astype(signed)
     return bits if dtype == signed else lax.bitcast_convert_type(bits, dtype)
+
+
+def turned(g: Geometry, values: Sequence[jax.Array]) -> list[jax.Array]:
+    """Values as they are held from values as they are accessed, or back (`Geometry.turns`)."""
+    apart = [language.deinterleave(x, g.at_once) for x in values]
+    return [language.interleave(x[::-1]) for x in apart]

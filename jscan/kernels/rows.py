@@ -25,7 +25,7 @@ def begin(tile: Tile, shift: int) -> jax.Array:
     Places behind the axis count as rows too.
     """
     g = tile.geometry
-    place = lax.broadcasted_iota(jnp.int32, g.shape, g.axis)
+    place = tile.offset()
     if g.row < g.length:
         phase = _phase(tile, shift if g.reverse else -shift)
         return lax.rem(phase + place, np.int32(g.row)) == 0

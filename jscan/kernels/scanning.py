@@ -33,6 +33,7 @@ from jscan.kernels import (
     reduce_then_scan,
     repeatable,
     scan_then_propagate,
+    shifting,
     spreading,
     tuning,
 )
@@ -163,7 +164,16 @@ def scan(
         tuned = tuning.chosen(shape, method, tuning.SCAN)
         if method in ("auto", "block") and tuned.length >= shape.n:
             tuned = tuning.columns(shape, tuned)
-    tuned = settled(shape, tuned, method, reverse=reverse, exclusive=exclusive, in_a_row=row > 0)
+    by_words = (
+        not row
+        and not (segmented and before is not None)
+        and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
+        and _takes_a_lead(combine, real_used, exclusive, segmented)
+    )
+    # Tiles with places in front of a row are not held.
+    leads = by_words and shape.uneven and shape.inner == 1 and (reverse or shape.outer > 1)
+    held = not (row or leads)
+    tuned = settled(shape, tuned, method, reverse=reverse, exclusive=exclusive, may_hold=held)
     cut_into = functools.partial(
         Cut,
         full=full,
@@ -176,10 +186,9 @@ def scan(
         # Of logaddexp, (2, 512, 32768) float16, 46 µs with 127 registers, so 64 with 206 (H200,
         # 2026-11-24).
         mirrored=not _is_linear(combine),
-        by_words=before is None
-        and not row
-        and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
-        and _takes_a_lead(combine, real_used, exclusive, segmented),
+        # Segmented, wide elements take more registers so: uint64 255, 186 before (sm_90).
+        turned=not segmented or max(d.itemsize for d in written) <= shifting.WIDEST,
+        by_words=by_words,
     )
     cut, flag_bits = cut_into(operands), None
     if marks is not None:
@@ -204,12 +213,12 @@ def settled(
     *,
     reverse: bool,
     exclusive: bool,
-    in_a_row: bool = False,
+    may_hold: bool = True,
 ) -> tuning.Tuning:
-    """The tile that was chosen, as the method takes it; rows may be scanned ``in_a_row``."""
+    """The tile that was chosen, as the method takes it."""
     if method in LOOKING and tuned.length < shape.n:
         tuned = tuning.moved(shape, tuned, reverse + exclusive)
-        if not in_a_row:
+        if may_hold:
             tuned = tuning.as_read(shape, tuned, reverse=reverse, exclusive=exclusive)
         if single_pass(method, shape) == "repeatable":
             tuned = tuning.in_groups(shape, tuned)

@@ -49,9 +49,13 @@ class Bits:
         octets = words
         if self.width > 8:
             each, number = _spread(words, self.width // 8)
+            if g.mirrored:
+                number = np.int32(self.width // 8 - 1) - number
             octets = lax.shift_right_logical(each, number * np.int32(8))
             octets = octets.reshape(*g.shape[: g.axis], g.length // 8)
         each, number = _spread(octets, 8)
+        if g.mirrored:
+            number = np.int32(7) - number
         flags = each & lax.shift_left(jnp.ones_like(number), number)
         return _by_neighbours(flags.reshape(g.shape), ref)
 
@@ -67,9 +71,12 @@ class Bits:
         g = tile.geometry
         shape = (*g.shape[: g.axis], g.length // self.width)
         iota = functools.partial(lax.broadcasted_iota, jnp.int32, shape)
-        terms: Address = [(number, 1), (iota(g.axis), 1)]
+        every = iota(g.axis)
+        if g.mirrored:
+            every = np.int32(g.length // self.width - 1) - every
+        terms: Address = [(number, 1), (every, 1)]
         terms += tile.row_terms(self.view, lambda: iota(0))
-        place = number + iota(g.axis)
+        place = number + every
         mask = (place >= 0) & (place < np.int32(self.view.shape[1]))
         if g.outer % g.rows:
             mask &= tile.rows_exist(iota(0))

@@ -95,3 +95,11 @@ def among_first(tile: Tile, count: int) -> jax.Array:
     all of a thread's elements: with `Tile.before_start` segmented exclusive sums spill registers.
     """
     return (tile.index == 0) & (tile.positions() < np.int32(count))
+
+
+def is_first(tile: Tile) -> jax.Array:
+    """Whether each element is the first of its axis, in front of which a tile may have places."""
+    g = tile.geometry
+    if not g.leads:
+        return among_first(tile, 1)
+    return among_first(tile, g.word) & (tile.positions() == tile.first_place())

@@ -11,8 +11,9 @@ are dropped:
 
 Positions count in scan order: position p is element p of the axis, or element n-1-p when the scan
 is reversed. Memory order is kept inside a tile; only the tile's place in memory and the direction
-of ``tt.scan`` change. A tile of lanes is read in scan order (`Geometry.mirrored`): to scan another
-in reverse takes Triton ten exchanges between threads an element.
+of ``tt.scan`` change. A reversed scan's tile may be held in scan order (`Geometry.mirrored`): to
+scan it in reverse takes Triton ten exchanges between threads an element. Of one lane words are
+accessed from the tile's end on, and each is turned in a thread's registers.
 
 Where the rows of an array begin inside of memory's words, tiles are cut along the words (`Words`):
 a position then has an element of the axis less the places in front of the row.
@@ -36,7 +37,7 @@ from jax import lax
 from jscan.kernels import language, memory
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, size_of
-from jscan.kernels.registers import take
+from jscan.kernels.registers import take, turned
 from jscan.kernels.words import Address, Words
 
 
@@ -51,7 +52,7 @@ class Tile:
         rest = lax.div(program, np.int32(g.lane_blocks))
         self.row_block = lax.rem(rest, np.int32(g.row_blocks))
         self.index = lax.div(rest, np.int32(g.row_blocks))
-        self.inside = self.within_row = False
+        self.inside = self.within_row = self.accessed = False
         self.may_end = g.n % g.length != 0
 
     def _iota(self, dimension: int) -> jax.Array:
@@ -71,12 +72,12 @@ class Tile:
     @property
     def words(self) -> Words:
         """The words of the tile's rows."""
-        return Words(self.geometry, self.row_block, self.index)
+        return Words(self.geometry, self.row_block, self.index, accessed=self.accessed)
 
     def _terms(self, view: View, shift: int) -> Address:
         g = self.geometry
         _, stride, lane_stride = view.strides
-        terms = [*self.start(stride, shift), (self._offset(), stride)]
+        terms = [*self.start(stride, shift), (self.offset(), stride)]
         terms += self.row_terms(view, lambda: self._iota(0))
         return [*terms, *self.lane_terms(lane_stride, self._iota(len(g.shape) - 1))]
 
@@ -172,7 +173,10 @@ class Tile:
 
     def load_parts(self, ref: Ref, view: View, shift: int = 0) -> list[jax.Array]:
         """The same of any operand: of complex numbers the real and the imaginary parts."""
-        if self.geometry.word > 1 and not shift and view.follows(self.geometry):
+        g = self.geometry
+        if g.turns and not self.accessed:
+            return turned(g, self.as_accessed().load_parts(ref, view, shift))
+        if g.word > 1 and not shift and view.follows(g):
             return self.words.load(ref, self._limited(self.words.terms(), ref.dtype, 0))
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
         return language.load_parts(ref, terms, mask=self.mask(shift))
@@ -264,6 +268,12 @@ class Tile:
         other.within_row = of_rows
         return other
 
+    def as_accessed(self) -> Tile:
+        """The same with its places in the order in which they are accessed (`Geometry.turns`)."""
+        other = copy.copy(self)
+        other.accessed = self.geometry.turns
+        return other
+
     def cut(self, geometry: Geometry) -> Tile:
         """The same rows and lanes, cut into tiles of another length."""
         other = copy.copy(self)
@@ -278,14 +288,16 @@ class Tile:
         """
         g, complex_ = self.geometry, memory.parts(ref.dtype) == 2
         values = parts if complex_ else [x.astype(ref.dtype) for x in parts]
+        if g.turns and not self.accessed:
+            assert where is None, "nothing is left out of tiles of scans"
+            return self.as_accessed().store(ref, *turned(g, values))
         if g.word == 1:
             view = View((g.outer, g.n, g.inner), (1, g.outer))
             terms = self._limited(self._terms(view, 0), ref.dtype, 0)
             masks = [mask for mask in (self.mask(0), where) if mask is not None]
             mask = functools.reduce(lax.bitwise_and, masks) if masks else None
-            language.store(ref, terms, values, mask=mask)
-            return
-        self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), values)
+            return language.store(ref, terms, values, mask=mask)
+        return self.words.store(ref, self._limited(self.words.terms(), ref.dtype, 0), values)
 
     def scatter(
         self, ref: Ref, extent: int, place: jax.Array, *parts: jax.Array, where: jax.Array
@@ -329,13 +341,13 @@ class Tile:
     def before_start(self, shift: int) -> jax.Array:
         """Whether the element ``shift`` positions to the left lies before the start of the axis."""
         g = self.geometry
-        if g.far:
+        # Known when the kernel is compiled for almost all places, if tile 0 begins with the axis.
+        if g.word == 1 and not g.leads:
             return (self.index == 0) & (self.positions() < np.int32(shift))
         element = self.element()
         before = element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
         if g.word == 1:
             return before
-        # Known when the kernel is compiled for almost all places.
         return before & (self.index == 0) & (self.positions() < np.int32(g.word + shift))
 
     def starts_shared(self, spread: bool) -> jax.Array:
@@ -360,12 +372,11 @@ class Tile:
 
         On an axis that is `Geometry.far`, 32 bits do not hold it.
         """
-        return self.first_in_memory() + self._offset()
+        return self.first_in_memory() + self.offset()
 
-    def _offset(self) -> jax.Array:
+    def offset(self) -> jax.Array:
         """The place of each element in the tile, in memory order."""
-        place = self._iota(self.geometry.axis)
-        return np.int32(self.geometry.length - 1) - place if self.geometry.mirrored else place
+        return self.geometry.offset(self._iota(self.geometry.axis), accessed=self.accessed)
 
     def positions(self) -> jax.Array:
         """The place of each element in the tile, in scan order."""

@@ -39,9 +39,11 @@ class Words:
       lead: how many places in scan order the first tile has in front of the row.
     """
 
-    def __init__(self, geometry: Geometry, row_block: jax.Array, index: jax.Array):
+    def __init__(
+        self, geometry: Geometry, row_block: jax.Array, index: jax.Array, *, accessed: bool = False
+    ):
         g, self._row_block, self._index = geometry, row_block, index
-        self._geometry = g
+        self._geometry, self._accessed = g, accessed
         row = row_block
         if g.rows > 1:
             row = row_block * np.int32(g.rows) + self._iota(0)
@@ -54,6 +56,10 @@ class Words:
 
     def _iota(self, dimension: int) -> jax.Array:
         return lax.broadcasted_iota(jnp.int32, self._geometry.shape, dimension)
+
+    def _place(self) -> jax.Array:
+        """The place of each element in the tile, in memory order."""
+        return self._geometry.offset(self._iota(self._geometry.axis), accessed=self._accessed)
 
     @property
     def _first(self) -> jax.Array:
@@ -69,14 +75,22 @@ class Words:
 
     def terms(self) -> Address:
         """The address of each place, which begins with a whole word."""
+        return [*self.begin(), (self._place(), 1)]
+
+    def begin(self) -> Address:
+        """The address of the tile's first place in memory."""
         g = self._geometry
         row_stride = g.n - g.n % g.word
         if g.rows > 1:
             rows: Address = [(self._row_block, g.rows * row_stride), (self._iota(0), row_stride)]
         else:
             rows = [(self._row_block, row_stride)]
-        words = [(self.before, g.word), (self._first, g.word)]
-        return [*rows, *words, (self._iota(g.axis), 1)]
+        return [*rows, (self.before, g.word), (self._first, g.word)]
+
+    @property
+    def first_element(self) -> jax.Array:
+        """The element of the row at the tile's first place in memory; negative in front of it."""
+        return self._first * np.int32(self._geometry.word) - self.inside
 
     def load(self, ref: Ref, terms: Address) -> list[jax.Array]:
         """The words at the address ``terms``, with what else is in them."""
@@ -130,7 +144,10 @@ class Words:
     @property
     def _number(self) -> jax.Array:
         """The number of the word in which each place is."""
-        return self._first + lax.div(self._iota(self._geometry.axis), np.int32(self._geometry.word))
+        g, place = self._geometry, self._iota(self._geometry.axis)
+        if g.mirrored and not self._accessed:
+            return self._first + lax.div(self._place(), np.int32(g.word))
+        return self._first + g.words_before(place, g.word)
 
     @property
     def _by_word(self) -> tuple[int, ...]:
@@ -157,7 +174,7 @@ class Words:
     def _exists(self) -> jax.Array:
         """Whether each place holds an element of the row."""
         g = self._geometry
-        element = self._first * np.int32(g.word) + self._iota(g.axis) - self.inside
+        element = self.first_element + self._place()
         checks = [element >= 0, element < np.int32(g.n), *self._rows_exist()]
         return functools.reduce(lax.bitwise_and, checks)
 
@@ -177,4 +194,5 @@ class Words:
         end = Words(one, self._row_block, self._index).count - np.int32(1)
         place = end if last != g.reverse else jnp.zeros_like(end)
         number = self.count - np.int32(1) if last else jnp.int32(0)
-        return Words(one, self._row_block, place), self._number == number
+        shared = Words(one, self._row_block, place, accessed=self._accessed)
+        return shared, self._number == number

@@ -18,7 +18,7 @@ from jscan.kernels.tuning import measured
 from jscan.kernels.tuning.by_strips import alone, parts, strips, tree, walks
 from jscan.kernels.tuning.cut import HEAVY, Rule, Shape, Tuning, first_match, next_power_of_2
 from jscan.kernels.tuning.holding import LIGHT
-from jscan.kernels.tuning.pressure import of_a_warp
+from jscan.kernels.tuning.pressure import of_a_warp, of_steps
 
 # --- one program a row --------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ def full_rule(shape: Shape) -> Rule:
     """The first rule that holds for the shape where there are elements enough."""
     rule = first_match(measured.device().full, shape)
     assert rule is not None, "the last rule holds for every shape"
-    return rule
+    return dataclasses.replace(rule, length=of_steps(shape, rule.length))
 
 
 def suits_words(shape: Shape) -> bool:

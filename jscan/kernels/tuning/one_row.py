@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jscan.kernels.tuning import choose, measured
+from jscan.kernels.tuning import choose, measured, pressure
 from jscan.kernels.tuning.cut import Shape, Tuning, first_match
 from jscan.kernels.tuning.holding import LIGHT
 
@@ -51,7 +51,8 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool) -> Tuning:
         # The greatest by size of 55 million int8, from the other end, 183 µs, 215 with 1024 places;
         # or of rows of 69 is as fast with either (H100, 2026-11-25).
         return dataclasses.replace(tuned, length=2048)
-    return dataclasses.replace(tuned, length=min(tuned.length, 1024 * tuned.warps))
+    length = min(tuned.length, 1024 * tuned.warps)
+    return dataclasses.replace(tuned, length=pressure.of_restarts(shape, length))
 
 
 def _held(shape: Shape, row: int, *, exclusive: bool) -> int:

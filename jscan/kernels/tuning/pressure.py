@@ -35,6 +35,33 @@ def beside(shape: Shape, chosen: Tuning, arrays: int) -> Tuning:
     return chosen
 
 
+STEPS = 4
+"""Operators of one wide leaf with so many equations need temporaries, for many elements at once."""
+MANY_STEPS = 20
+"""Of more, such as logaddexp, arithmetic decides, whatever the registers."""
+
+
+def of_steps(shape: Shape, length: int) -> int:
+    """The length of a tile whose operator may need temporaries.
+
+    sqrt(a² + b²) of one row, 2^26 float32: 174 registers with 4096 positions, so that an SM held
+    eight warps, issued in 28 % of cycles and waited for memory that was busy in 62 % (H100,
+    2026-11-25). Of float64 by flags 218 with 1024, 126 with 512 (sm_90).
+    """
+    several = STEPS <= shape.equations < MANY_STEPS
+    one = shape.leaves == 1 and shape.width >= 4
+    return max(length // 2, 256) if one and several else length
+
+
+def of_restarts(shape: Shape, length: int) -> int:
+    """The length of a tile in which rows begin: flags beside elements of eight bytes and more.
+
+    Sums of int64 rows of 17: 254 registers with 1024 positions, 124 with 512 (sm_90); an H100 ran
+    the first at 0.63 of copy speed, memory busy in 57 % of cycles.
+    """
+    return min(length, 512) if shape.width >= 8 and shape.leaves == 1 else length
+
+
 def of_a_warp(shape: Shape) -> int:
     """The elements of a tile of whole rows that a warp can hold while it combines them.
 
