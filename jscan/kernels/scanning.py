@@ -174,6 +174,8 @@ def scan(
     leads = by_words and shape.uneven and shape.inner == 1 and (reverse or shape.outer > 1)
     held = not (row or leads)
     tuned = settled(shape, tuned, method, reverse=reverse, exclusive=exclusive, may_hold=held)
+    if exclusive and combine.apart:
+        tuned = tuning.with_flags_in_front(shape, tuned)
     cut_into = functools.partial(
         Cut,
         full=full,
