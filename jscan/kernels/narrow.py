@@ -141,6 +141,10 @@ def _on_words(equation: core.JaxprEqn, operands: Sequence[Value]) -> list[Value]
     if name in BITS or (name in RING and dtype != np.bool_):
         [result] = bound(equation, [x.value for x in operands])
         return [Word(result, dtype, name in BITS and all(x.exact for x in operands))]
+    if name == "abs":
+        [result] = bound(equation, [operands[0].exactly()])
+        # The least number has no positive one: its low bits are the number again.
+        return [Word(Word(result, dtype, dtype.kind == "u").exactly(), dtype, True)]
     if name in ORDER:
         [result] = bound(equation, [x.exactly() for x in operands])
         return [Word(result, dtype, True)]
