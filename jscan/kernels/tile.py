@@ -346,7 +346,7 @@ class Tile:
             return (self.index == 0) & (self.positions() < np.int32(shift))
         element = self.element()
         before = element >= np.int32(g.n - shift) if g.reverse else element < np.int32(shift)
-        if g.word == 1:
+        if g.word == 1 or g.word - 1 + shift > g.length:  # or such places may lie in tile 1
             return before
         return before & (self.index == 0) & (self.positions() < np.int32(g.word + shift))
 

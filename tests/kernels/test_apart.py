@@ -101,6 +101,16 @@ def test_in_every_form_of_a_tile(shape, axis, dtype, tile, reverse):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+def test_a_strip_no_longer_than_a_word(reverse):
+    """The first element may be in the second strip, where words begin in front of a row."""
+    x, tile = numbers(37, "float32"), tuning.Tuning(8, lanes=1, warps=1, window=4, strip=4)
+    found = interpreted(
+        lambda x: scanned(x, reverse=reverse, method="reduce_then_scan"), x, tile=tile
+    )
+    np.testing.assert_array_equal(found, expected(x, 77, axis=0, reverse=reverse))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
 def test_without_kernels_and_mapped(reverse):
     x = numbers((3, 40))
     found = jax.vmap(jax.jit(lambda row: scanned(row, reverse=reverse)))(x)

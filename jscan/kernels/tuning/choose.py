@@ -162,7 +162,7 @@ def _full(shape: Shape) -> Rule:
     length = rule.length
     if (many_rows or by_words) and not (by_words and (of_two_words or of_bytes)):
         length = max(length // 2, 256)
-    if of_two_words and shape.selects:
+    if of_two_words and shape.selects and shape.equations <= LIGHT:
         # The place of the greatest of 50 million float32, from the other end, 235 µs, 355 with 2048
         # places (H100, 2026-11-25).
         length = min(length, 1024)
