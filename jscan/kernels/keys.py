@@ -87,7 +87,7 @@ class Keys:
         ``last``. What lanes share is a column.
         """
         if self.kind == "whole":
-            shape = strip.starts_shared(self._by_element(strip)).shape
+            shape = strip.at_end(first=True, spread=self._by_element(strip)).shape
             return jnp.zeros(shape, jnp.int32)
         if self.kind == "offsets":
             shared = strip if strip.geometry.lanes == 1 else strip.column()
@@ -173,7 +173,7 @@ class Keys:
             heads = here != 0
         else:
             heads = here != strip.load_shared(descriptor, self.views[0], 1)
-        return heads | strip.starts_shared(self._by_element(strip))
+        return heads | strip.at_end(first=True, spread=self._by_element(strip))
 
     def _by_element(self, strip: Tile) -> bool:
         """Whether each element of the strip has a key of its own, and keys are no column."""

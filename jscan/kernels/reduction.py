@@ -255,7 +255,7 @@ class StripWalk:
         strip, key, values, _ = scanned
         ends = self.keys.ends(strip, self.described, key)
         if edge:
-            ends = ends | strip.ends_shared(ends.shape == strip.geometry.shape)
+            ends = ends | strip.at_end(first=False, spread=ends.shape == strip.geometry.shape)
         waits = self._waits(key) if opening else None
         self._scatter(strip.scatter, Marked(key, values, self._wanted(key, ends, waits)))
         if waits is None:

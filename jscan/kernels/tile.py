@@ -123,9 +123,9 @@ class Tile:
         return [*first, (lane, stride)] if g.lanes > 1 else first
 
     def mask(self, shift: int) -> jax.Array | None:
-        """Whether each element ``shift`` positions to the left exists; None where all do.
+        """Whether each element ``shift`` places to the left exists, or to the right where negative.
 
-        A negative shift asks for elements to the right.
+        None where all do.
         """
         g = self.geometry
         # In scan order, only elements to the left may lie before the start of the axis, and only
@@ -201,19 +201,13 @@ class Tile:
         return lax.rem(lax.div(self.row_block, np.int32(repeat)), np.int32(count))
 
     def load_one(self, ref: Ref, view: View, place: jax.Array) -> jax.Array:
-        """The operand's element at ``place`` for each lane, or for all, in a tile of one row.
-
-        It is undefined where there is none.
-        """
+        """The element at ``place`` for each lane or all, of one row; undefined where none is."""
         stride = view.strides[1]
         inside = (place >= 0) & (place < np.int32(view.shape[1]))
         return self._load_lanes(ref, view, [(place, stride)], inside)
 
     def load_before(self, ref: Ref, view: View) -> jax.Array:
-        """The operand's element before the tile's first, in a scan that is not reversed.
-
-        It is undefined in the first tile.
-        """
+        """The element before the tile's first, not reversed; undefined in the first tile."""
         stride = view.strides[1]
         place = [(self.index, self.geometry.length * stride), (jnp.int32(-1), stride)]
         return self._load_lanes(ref, view, place, self.index > 0)
@@ -254,10 +248,7 @@ class Tile:
         return lane < size_of(self.lane_block, g.inner, g.lanes)
 
     def at(self, index: jax.Array, *, inside: bool = False) -> Tile:
-        """Another tile of the same row and lanes.
-
-        One that is ``inside`` does not reach the end of the axis, nor does its right neighbour.
-        """
+        """Another tile of the row; one ``inside``, and its neighbour, do not reach its end."""
         other = copy.copy(self)
         other.index, other.inside, other.within_row = index, inside, False
         return other
@@ -350,16 +341,13 @@ class Tile:
             return before
         return before & (self.index == 0) & (self.positions() < np.int32(g.word + shift))
 
-    def starts_shared(self, spread: bool) -> jax.Array:
-        """Whether each element is the axis's first; a column for all lanes, unless ``spread``."""
-        return (self if spread else self.column()).at_end(first=True)
+    def at_end(self, *, first: bool, spread: bool = True) -> jax.Array:
+        """Whether each element is the first one of the axis in memory, or the last.
 
-    def ends_shared(self, spread: bool) -> jax.Array:
-        """Whether each element is the axis's last; a column for all lanes, unless ``spread``."""
-        return (self if spread else self.column()).at_end(first=False)
-
-    def at_end(self, *, first: bool) -> jax.Array:
-        """Whether each element is the first one of the axis in memory, or the last."""
+        It is a column for all lanes, unless ``spread``.
+        """
+        if not spread:
+            return self.column().at_end(first=first)
         g = self.geometry
         if not g.far:
             return self.element() == np.int32(0 if first else g.n - 1)
