@@ -59,7 +59,7 @@ def test_memory_of_methods_that_wait(method, tile, tickets):
 
 
 def test_memory_of_groups():
-    """Beside words for each tile 16 copies of those for each group and supergroup, of two numbers."""
+    """Beside two words for each tile 16 copies of those for each group and supergroup."""
     [words] = [
         int(n) for n in re.findall(r"^(\d+)x2xi32$", "\n".join(allocated("repeatable")), re.M)
     ]
