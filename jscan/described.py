@@ -42,9 +42,7 @@ class Described:
         self._total: Any = total  # of bits and bounds, the length of the axis that they divide
         self._given_flags = flags
         self._found_flags, self._placed = Remembered(), Remembered()
-        self._ends: jax.Array | None = (
-            None  # traced bounds but the first, where they are made of it
-        )
+        self._ends: jax.Array | None = None  # where segments end, if traced bounds are made of it
 
     @property
     def _counted(self) -> bool:
