@@ -179,6 +179,18 @@ def test_a_chain_of_many_links_rounds_once():
         assert ulps_of_tenths(4001, method="lookback") > 15
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape", [(2, 33), (5, 47), (3, 64), (1, 50)])
+def test_all_tiles_tell_alike(shape, reverse):
+    """Those too in which no row begins, of rows that begin inside of memory's words."""
+    tile = tuning.Tuning(length=16, lanes=1, warps=1, window=4, strip=16)
+    x = np.random.default_rng(0).integers(0, 3, shape).astype(np.float32)
+    with primitives.interpreted(), primitives.tiled(tile):
+        found = jscan.cumsum(jnp.asarray(x), axis=1, reverse=reverse, method=METHOD)
+    kept = slice(None, None, -1 if reverse else 1)
+    np.testing.assert_array_equal(np.asarray(found)[:, kept], np.cumsum(x[:, kept], 1))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("n", [2**22, 2**25 + 7, 2**28])
 def test_sums_of_many_elements_are_as_near_as_those_of_jax(n):
