@@ -100,8 +100,8 @@ def tells_pairs(scan: Scan) -> bool:
 
     Not beside lanes, where a tile has few positions, and its words would be a share of what it
     reads. Nor of segments: their tiles take 166 to 168 registers, would take 173, and beyond 168 a
-    multiprocessor has two thirds of the warps (sm_90, Triton 3.7.1). All tiles of a scan tell alike,
-    those too in which no row begins.
+    multiprocessor has two thirds of the warps (sm_90, Triton 3.7.1). All tiles tell alike, those
+    too in which no row begins.
     """
     g = scan.geometry
     restarts = scan.flagged or scan.identity_apart or g.row > 0
