@@ -25,7 +25,6 @@ from jscan.plain import chunks
 from jscan.plain.chunks import Carry, Chunk
 from jscan.plain.matrices import recur_numbers
 from jscan.plain.serial import (
-    AT_ONCE,
     Elements,
     Place,
     Read,
@@ -345,9 +344,7 @@ def is_faster_in_sequence(
     if not can_be_walked(operands, shape, axis):
         return False
     walk = _walk(operands, component, dtypes, shape, axis, False)
-    if not walk.is_compiled_whole:
-        return False
-    return walk.beside >= AT_ONCE or all(is_fast(m.jaxpr) for m in (component.a, component.c))
+    return walk.is_compiled_whole(all(is_fast(m.jaxpr) for m in (component.a, component.c)))
 
 
 def _walk(

@@ -137,7 +137,7 @@ def _reduce_segments(
     monoids = combine.monoids
     if all(map(_scatters, monoids, identity)):
         return [
-            _scatter(str(name), x, numbers, i, num_segments)
+            _scatter(str(name), x, numbers, i, num_segments, on_cpu)
             for name, x, i in zip(monoids, leaves, identity, strict=True)
         ]
     flags = heads.changes(numbers, axis=0)
@@ -180,22 +180,30 @@ def _scatters(name: str | None, identity: np.generic) -> bool:
 
 
 def _scatter(
-    name: str, x: jax.Array, numbers: jax.Array, identity: np.generic, num_segments: int
+    name: str,
+    x: jax.Array,
+    numbers: jax.Array,
+    identity: np.generic,
+    num_segments: int,
+    on_cpu: bool,
 ) -> jax.Array:
     """``x`` reduced into segments along the first axis, without elements that are in none."""
 
     def scattered(x: jax.Array, numbers: jax.Array) -> jax.Array:
         places = heads.places_of(numbers, num_segments)
-        return scatters.scatter(name, x, places, (num_segments, *x.shape[1:]), identity)
+        shape = (num_segments, *x.shape[1:])
+        return scatters.scatter(name, x, places, shape, identity, on_cpu=on_cpu)
 
     if all(size == 1 for size in numbers.shape[1:]):
         return scattered(x, numbers.reshape(numbers.shape[0]))
-    rest = x.shape[1:]
-    numbers = jnp.broadcast_to(numbers, x.shape)
-    columns = jax.vmap(scattered, in_axes=1, out_axes=1)
-    matrix = (x.shape[0], math.prod(rest))
-    flat = columns(x.reshape(matrix), numbers.reshape(matrix))
-    return flat.reshape(num_segments, *rest)
+    # A scatter for each row of numbers; what they are shared by is scattered together.
+    own = [d for d in range(1, x.ndim) if numbers.shape[d] != 1]
+    order = [0, *own, *(d for d in range(1, x.ndim) if d not in own)]
+    moved = lax.transpose(x, order)
+    n, sizes, shared = x.shape[0], moved.shape[1:], moved.shape[1 + len(own) :]
+    rows = jax.vmap(scattered, in_axes=1, out_axes=1)
+    found = rows(moved.reshape(n, -1, *shared), numbers.reshape(n, -1))
+    return lax.transpose(found.reshape(num_segments, *sizes), np.argsort(order).tolist())
 
 
 REDUCTIONS: dict[str | None, tuple[operators.Operator, Callable[..., jax.Array]]] = {

@@ -25,6 +25,7 @@ def scatter(
     identity: Neutral | int,
     *,
     unique: bool = False,
+    on_cpu: bool = False,
 ) -> jax.Array:
     """An array of ``shape`` full of ``identity``, with which ``x`` is combined at ``places``.
 
@@ -32,7 +33,7 @@ def scatter(
     """
     if name in ("max", "min") and jnp.issubdtype(x.dtype, jnp.inexact):
         return _extremum(x, places, name, shape, identity, unique)
-    return _update(name, x, places, shape, identity, unique_indices=unique)
+    return _update(name, x, places, shape, identity, on_cpu=on_cpu, unique_indices=unique)
 
 
 def _update(
@@ -41,11 +42,13 @@ def _update(
     places: Places,
     shape: tuple[int, ...],
     identity: Any,
+    *,
+    on_cpu: bool = False,
     **how: Any,
 ) -> jax.Array:
     # GPUs have no atomic operations of one or two bytes: bytes into 41 segments took 0.5 s (H200,
     # 2026-11-23). The low bits of words are the same.
-    narrow = x.dtype.kind in "iu" and x.dtype.itemsize < 4
+    narrow = x.dtype.kind in "iu" and x.dtype.itemsize < 4 and not on_cpu
     wide = x.astype(jnp.int32 if x.dtype.kind == "i" else jnp.uint32) if narrow else x
     update = getattr(jnp.full(shape, identity, wide.dtype).at[places], UPDATES[name])
     result: jax.Array = update(wide, mode="drop", wrap_negative_indices=False, **how)

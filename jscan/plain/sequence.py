@@ -19,7 +19,6 @@ from jscan.plain import stacked
 from jscan.plain.chunks import scan_in_chunks
 from jscan.plain.scan import scan_in_plain_jax
 from jscan.plain.serial import (
-    AT_ONCE,
     Walk,
     can_be_walked,
     elements_of,
@@ -118,7 +117,7 @@ def is_faster_in_sequence(
     if not can_be_walked(operands, shape, axis):
         return False
     walk = _walk(combine, used, shape, axis=axis, reverse=reverse, segmented=segmented)
-    return walk.is_compiled_whole and (walk.beside >= AT_ONCE or is_fast(combine.jaxpr))
+    return walk.is_compiled_whole(is_fast(combine.jaxpr))
 
 
 def _walk(
@@ -136,7 +135,8 @@ def _walk(
         *(d for d, is_used in zip(combine.dtypes, used, strict=True) if is_used),
     ]
     wanted = [i for i, is_used in enumerate(used) if is_used]
-    if stretch_of(combine, wanted, shape[axis]) < shape[axis]:
+    has_stretches = stretch_of(combine, wanted, shape[axis]) < shape[axis]
+    if has_stretches:
         dtypes += combine.dtypes
     most = most_of(combine, segmented) if are_carried(combine, used) else None
-    return Walk(shape_of(shape, axis), words_of(dtypes), reverse, most)
+    return Walk(shape_of(shape, axis), words_of(dtypes), reverse, most, has_stretches)

@@ -33,6 +33,12 @@ WORDS = 36
 where a turn accesses less than some 1000 bytes, and otherwise each of its operations as a kernel,
 which takes a hundred times as long."""
 
+_COUNTS_LESS = jax.__version_info__ >= (0, 12)
+"""Whether XLA counts what a turn accesses, and not what each fusion of it does."""
+
+LANE_WORDS, STRETCH_WORDS = (1000, 144) if _COUNTS_LESS else (72, 48)
+"""The same for lanes by operations that are fast; the latter where a prefix is carried, too."""
+
 BY_LANES = 64
 """Lanes from which on that hardly matters."""
 
@@ -211,12 +217,14 @@ class Walk:
       words: how many words of 32 bits are read and written for each element.
       reverse: whether it starts from the end.
       most: how many elements of an array a turn takes, at most; as `WORDS` allow if None.
+      has_stretches: whether a prefix is carried beside what is combined since.
     """
 
     full: Shape
     words: int
     reverse: bool
     most: int | None = None
+    has_stretches: bool = False
 
     @property
     def rows(self) -> int:
@@ -235,10 +243,17 @@ class Walk:
         most = WORDS // self.words if self.most is None else self.most
         return _power(min(AT_ONCE, most) // self.beside)
 
-    @property
-    def is_compiled_whole(self) -> bool:
-        """Whether XLA makes one program of the loop, or need not."""
-        return self.beside >= BY_LANES or self.words * self.beside <= WORDS
+    def is_compiled_whole(self, fast: bool) -> bool:
+        """Whether XLA makes one program of the loop, or need not, and that beats a tree.
+
+        Operations that are not ``fast`` take lanes or rows that lie side by side to do so.
+        """
+        words = self.words * self.beside
+        if self.beside >= BY_LANES:
+            return True
+        if self.beside < AT_ONCE or not fast:
+            return words <= WORDS and (fast or self.beside >= AT_ONCE)
+        return words <= (STRETCH_WORDS if self.has_stretches else LANE_WORDS)
 
     def run(
         self,

@@ -197,6 +197,7 @@ base.register(
     name="reduction",
     abstract_eval=collect_abstract_eval,
     plain=collect_in_plain_jax,
+    on_cpu=functools.partial(collect_in_plain_jax, on_cpu=True),
     in_kernels=collect_in_kernels,
     dimensions=collect_dimensions,
     jvp=collect_jvp,
