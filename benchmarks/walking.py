@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
+
 from benchmarks.cases.walk import drawing, listed
 from benchmarks.cases.walk.drawing import LARGEST
 from benchmarks.cases.walk.steps import Step
-from benchmarks.measuring import machine, static, walk
+from benchmarks.measuring import cpu, machine, static, walk
 from benchmarks.measuring.walk import Copies, Taken
 from benchmarks.reporting import static_table, terminal, walk_table
 from jscan import engines
@@ -53,6 +55,8 @@ def add_to(walk: argparse.ArgumentParser) -> None:
     walk.add_argument(
         "--static", action="store_true", help="compile the kernels for sm_90, without a GPU"
     )
+    beside = "time the calls on a CPU by the wall clock, beside other plain JAX"
+    walk.add_argument("--on-cpu", action="store_true", help=beside)
     walk.add_argument("--engine", choices=static.ENGINES, help="of --static: one engine's kernels")
     walk.add_argument("--jobs", type=int, default=4, help="of --static: processes")
     walk.add_argument(
@@ -86,6 +90,8 @@ def asked(options: argparse.Namespace) -> int:
         return look(options)
     if options.dry_run:
         return lower(options)
+    if options.on_cpu:
+        return on_cpu(options)
     return run(options)
 
 
@@ -169,6 +175,28 @@ def run(options: argparse.Namespace) -> int:
     walk_table.show(content()["cases"])
     terminal.say(f"{len(walked)} of {asked_for} cases in {time.monotonic() - start:.0f} s")
     return 0 if all(taken.is_right for taken in walked) else 1
+
+
+def on_cpu(options: argparse.Namespace) -> int:
+    """Takes the walk on a CPU, beside other plain JAX; 1 if one was wrong or failed."""
+    start = time.monotonic()
+    entries: list[dict[str, Any]] = []
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        bandwidth = cpu.copy_speed()
+        for step in _steps(options):
+            if time.monotonic() - start > options.seconds:
+                break
+            entries.append(cpu.taken(step, bandwidth))
+            terminal.say(cpu.line(entries[-1]))
+    cpu.show_walk(entries)
+    told = machine.record(options.commit) | machine.company()
+    content = {"seed": options.seed, "largest": options.largest, "environment": told}
+    if options.out is not None:
+        terminal.write(options.out, content | {"cases": entries})
+    wrong = cpu.wrong(entries)
+    for text in wrong:
+        terminal.say(f"WRONG OR FAILED: {text}")
+    return 1 if wrong else 0
 
 
 def _usual_path(options: argparse.Namespace) -> pathlib.Path:

@@ -6,6 +6,8 @@ of each counts.
 
 from __future__ import annotations
 
+import dataclasses
+import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.cases.case import Operation
-from benchmarks.cases.cpu_inputs import Comparison
+from benchmarks.cases.cpu_inputs import Comparison, comparison
+from benchmarks.cases.walk.loops import with_loops
+from benchmarks.cases.walk.steps import Step
 from benchmarks.measuring import programs
 from benchmarks.reporting import terminal
 
@@ -45,6 +49,16 @@ def measured(
         yield _entry(case, bandwidth)
 
 
+def taken(step: Step, bandwidth: float) -> dict[str, Any]:
+    """What a step of a walk takes beside its counterparts, trees of which run as loops, too."""
+    case = dataclasses.replace(step.case, peers=with_loops(step.case.peers))
+    try:
+        with jax.enable_x64(case.inputs.x64):
+            return _entry(comparison(case), bandwidth) | {"elements": step.drawn.size}
+    except Exception as error:  # whatever it is, the next call is taken
+        return {"name": case.name, "failure": f"{type(error).__name__}: {error}"[:300]}
+
+
 def copy_speed() -> float:
     """Bytes a second of a copy in plain JAX, read and written."""
     run, _ = _compiled(programs.add_one, [operand := jnp.arange(COPIED, dtype=jnp.int32)])
@@ -60,18 +74,21 @@ def _entry(case: Comparison, bandwidth: float | None) -> dict[str, Any]:
     answers = {name: run(*operands) for name, run in compiled.items()}
     results = {name: jax.tree.leaves(answer) for name, answer in answers.items()}
     times = by_turns(compiled, operands)
-    best = min(case.peers, key=lambda name: times[name])
     entry: dict[str, Any] = {
         "name": case.name,
         "jscan_ms": _rounded(times["jscan"]),
         "peers_ms": {name: _rounded(times[name]) for name in case.peers},
-        "fastest": best,
-        "ratio": _rounded(times["jscan"] / times[best]),
         "jscan_compile_s": _rounded(compiling["jscan"]),
-        "fastest_compile_s": _rounded(compiling[best]),
-        "compile_ratio": _rounded(compiling["jscan"] / compiling[best]),
-        "difference": max(difference(results["jscan"], results[name]) for name in case.peers),
     }
+    if case.peers:
+        best = min(case.peers, key=lambda name: times[name])
+        entry |= {
+            "fastest": best,
+            "ratio": _rounded(times["jscan"] / times[best]),
+            "fastest_compile_s": _rounded(compiling[best]),
+            "compile_ratio": _rounded(compiling["jscan"] / compiling[best]),
+            "difference": max(difference(results["jscan"], results[name]) for name in case.peers),
+        }
     if case.bytes is not None and bandwidth is not None:
         at_copy_speed = 1e3 * case.bytes / bandwidth
         entry |= {"bytes": case.bytes, "share": _rounded(at_copy_speed / times["jscan"])}
@@ -127,10 +144,36 @@ def difference(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
 
 def line(entry: Mapping[str, Any]) -> str:
     """A case in a line."""
-    return (
-        f"{entry['name']}: {entry['jscan_ms']:.3f} ms, {entry['ratio']:.2f} of {entry['fastest']}, "
-        f"compiled in {entry['jscan_compile_s']:.2f} s, {entry['compile_ratio']:.2f}"
-    )
+    if "failure" in entry:
+        return f"{entry['name']}: {entry['failure']}"
+    took = f"{entry['name']}: {entry['jscan_ms']:.3f} ms"
+    compiled = f"compiled in {entry['jscan_compile_s']:.2f} s"
+    if "ratio" not in entry:
+        return f"{took}, {compiled}"
+    beside = f"{entry['ratio']:.2f} of {entry['fastest']}"
+    return f"{took}, {beside}, {compiled}, {entry['compile_ratio']:.2f}"
+
+
+def show_walk(entries: Sequence[Mapping[str, Any]]) -> None:
+    """Which calls others are faster at, and which take longest for an element without another."""
+    beside = [entry for entry in entries if "ratio" in entry]
+    alone = [entry for entry in entries if "ratio" not in entry and "jscan_ms" in entry]
+    slower = sorted((e for e in beside if e["ratio"] > ALLOWED), key=lambda e: -float(e["ratio"]))
+    show(slower)
+
+    def each(entry: Mapping[str, Any]) -> float:
+        return float(1e6 * entry["jscan_ms"] / max(1, entry["elements"]))
+
+    longest = sorted(alone, key=each, reverse=True)[:10]
+    rows = [[e["name"], f"{e['jscan_ms']:.3f}", f"{each(e):.1f}"] for e in longest]
+    columns = ["call", "ms", "ns an element"]
+    terminal.table("Without a counterpart, the longest for an element", columns, rows)
+    if beside:
+        mean = statistics.geometric_mean(float(entry["ratio"]) for entry in beside)
+        terminal.say(
+            f"{len(entries)} calls, {len(beside)} beside others: {mean:.2f} of their times by the "
+            f"geometric mean, {len(slower)} beyond {ALLOWED}"
+        )
 
 
 def show(entries: Iterable[Mapping[str, Any]]) -> None:
@@ -164,7 +207,10 @@ def show(entries: Iterable[Mapping[str, Any]]) -> None:
 def wrong(entries: Iterable[Mapping[str, Any]]) -> list[str]:
     """The cases whose results differ, or whose answer is beyond its bound."""
     return [
-        f"{entry['name']}: {entry['difference']:.2g} off, answer {entry.get('answer')}"
+        f"{entry['name']}: "
+        + entry.get("failure", f"{entry.get('difference')} off, answer {entry.get('answer')}")
         for entry in entries
-        if not entry["difference"] <= WRONG or not entry.get("answer", {"right": True})["right"]
+        if "failure" in entry
+        or not entry.get("difference", 0) <= WRONG
+        or not entry.get("answer", {"right": True})["right"]
     ]

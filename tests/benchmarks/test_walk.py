@@ -14,9 +14,10 @@ import pytest
 import jscan
 from benchmarks import walking
 from benchmarks.__main__ import main
-from benchmarks.cases.walk import checks, drawing, listed, shapes
+from benchmarks.cases.case import call
+from benchmarks.cases.walk import checks, drawing, listed, loops, operations, shapes
 from benchmarks.cases.walk.families import FAMILIES
-from benchmarks.measuring import machine, measure, walk
+from benchmarks.measuring import cpu, machine, measure, walk
 from benchmarks.measuring.programs import plan
 from benchmarks.reporting import static_table, walk_table
 from jscan.kernels.tuning import Tuning
@@ -215,6 +216,44 @@ def test_times_are_compared_with_copies_and_counterparts(tmp_path, monkeypatch, 
     out = capsys.readouterr().out
     assert "1 of 2 cases differ" in out
     assert "geometric mean of the speedups: 1.414" in out
+
+
+def test_calls_are_taken_on_a_cpu_beside_trees_and_loops(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cpu, "SECONDS", 0.01)
+    monkeypatch.setattr(cpu, "COPIED", 2**10)
+    path = tmp_path / "cpu.json"
+    chosen = ["--seed", "5", "--largest", "2^10", "--only", "5", "6", "9", "13"]
+    assert main(["walk", "--on-cpu", *chosen, "--out", str(path)]) == 0
+    entries = json.loads(path.read_text())["cases"]
+    assert [{*entry["peers_ms"]} for entry in entries] == [
+        {"lax.associative_scan", "lax.scan"},
+        {"lax.associative_scan", "lax.scan"},
+        {"jax.ops.segment_sum"},
+        set(),
+    ]
+    assert all(entry["answer"]["right"] for entry in entries)
+    assert "4 calls, 3 beside others" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_loop_gives_what_its_tree_does(axis, reverse):
+    x = jnp.asarray(np.random.default_rng(0).integers(-2, 3, (5, 7)).astype(np.float32))
+    flags = x > 1
+    tree = call(operations.lax_scan, jnp.add, 1, axis, reverse)
+    recurrence = call(operations.lax_recurrence, axis, reverse)
+    tangent = call(operations.tangent, tree, (0,), 1)
+    for run, *arrays in (
+        (tree, x),
+        (tree, x, flags),
+        (tree, x, flags[0] if axis else flags[:, 0]),
+        (recurrence, x, x),
+        (tangent, x, x),
+    ):
+        both = loops.with_loops({"lax.associative_scan": run})
+        assert both["lax.scan"] != run
+        found, wanted = both["lax.scan"](*arrays), run(*arrays)
+        jax.tree.map(np.testing.assert_array_equal, found, wanted)
 
 
 def test_copies_of_other_sizes_are_found_between_those_that_were_timed(monkeypatch):

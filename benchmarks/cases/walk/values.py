@@ -149,7 +149,7 @@ def late_marks(per_million: int, salt: int, shape: Shape, dtype: str) -> jax.Arr
 
 
 def bounds(period: int, length: int, salt: int, shape: Shape, dtype: str) -> jax.Array:
-    """Offsets of segments of up to two periods each, alike in all rows; the first may be empty."""
+    """Offsets of segments of up to two periods, alike in all rows or lanes; one may be empty."""
     count = count_of(period, length) - 1
     place = jnp.arange(count, dtype=jnp.int32)
     begins = jnp.minimum(place * period + _jitter(place, salt, period), length)
@@ -157,6 +157,8 @@ def bounds(period: int, length: int, salt: int, shape: Shape, dtype: str) -> jax
         begins = jnp.zeros_like(begins)
     ends = jnp.full(1, length, jnp.int32)
     offsets = jnp.concatenate([jnp.zeros(1, jnp.int32), begins, ends])
+    if shape[-1] != offsets.size:  # of lanes, which lie behind
+        offsets = offsets[:, None]
     return jnp.broadcast_to(offsets.astype(dtype), shape)
 
 
