@@ -151,3 +151,15 @@ def test_single_rows_are_trees(monkeypatch):
     how: dict[str, Any] = {"axis": 0, "reverse": False, "exclusive": False, "segmented": False}
     scan_in_sequence(jnp.ones(100), combine=combine, used=(True,), **how)
     assert {*taken} == {1, AT_ONCE}
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 16, 24, 100])
+def test_lanes_by_fast_operations_are_a_loop_and_exponentials_among_few_a_tree(lanes):
+    x = jnp.ones((1024, lanes), jnp.float32)
+
+    def has_loop(run: Any) -> bool:
+        lowered = jax.jit(run).trace(x).lower(lowering_platforms=("cpu",))
+        return "stablehlo.while" in lowered.as_text()
+
+    assert has_loop(jscan.cummax)
+    assert has_loop(jscan.cumlogsumexp) == (lanes >= 64)

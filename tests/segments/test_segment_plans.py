@@ -290,6 +290,21 @@ def test_gather_of_no_segments():
     assert jscan.SegmentPlan(IDS, 0).gather(np.ones((0, 3))).tolist() == [[0] * 3] * 70
 
 
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+@pytest.mark.parametrize("where", [0, 1, 2])
+@every_reduction
+def test_rows_of_ids_beside_lanes_that_share_them(reduction, where, dtype):
+    """Data of which a dimension has ids of its own, before or behind the lanes."""
+    rng = np.random.default_rng(1)
+    rows = np.stack([IDS, IDS[::-1], np.roll(IDS, 7)])
+    x = rng.integers(0, 3, (3, 70, 4)).astype(dtype)
+    plans = jax.jit(jax.vmap(OPAQUE))(rows)
+    run = jax.vmap(reduction.function, (where, 0))
+    found = jax.jit(run)(jnp.moveaxis(jnp.asarray(x), 0, where), plans)
+    expected = [reduction.expected(part, ids, COUNT) for part, ids in zip(x, rows, strict=True)]
+    reference.assert_equal(found, np.stack(expected))
+
+
 def test_plans_of_several_rows_gather_in_vmap_alone():
     plans = jax.jit(jax.vmap(OPAQUE))(np.stack([IDS, IDS[::-1]]))
     values = np.arange(COUNT)
