@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -199,9 +200,10 @@ def _scatter(
     own = [d for d in range(1, x.ndim) if numbers.shape[d] != 1]
     order = [0, *own, *(d for d in range(1, x.ndim) if d not in own)]
     moved = lax.transpose(x, order)
-    n, sizes, shared = x.shape[0], moved.shape[1:], moved.shape[1 + len(own) :]
+    n, *sizes = moved.shape
+    many, shared = math.prod(sizes[: len(own)]), sizes[len(own) :]
     rows = jax.vmap(scattered, in_axes=1, out_axes=1)
-    found = rows(moved.reshape(n, -1, *shared), numbers.reshape(n, -1))
+    found = rows(moved.reshape(n, many, *shared), numbers.reshape(n, many))
     return lax.transpose(found.reshape(num_segments, *sizes), np.argsort(order).tolist())
 
 

@@ -305,6 +305,13 @@ def test_rows_of_ids_beside_lanes_that_share_them(reduction, where, dtype):
     reference.assert_equal(found, np.stack(expected))
 
 
+@pytest.mark.parametrize("shape", [(3, 0, 4), (3, 7, 0), (0, 7, 4), (0, 0, 0)])
+def test_rows_of_ids_without_elements(shape):
+    plans = jax.jit(jax.vmap(OPAQUE))(jnp.zeros(shape[:2], jnp.int32))
+    totals = jax.jit(jax.vmap(jscan.segment_sum))(jnp.ones(shape, jnp.float32), plans)
+    reference.assert_equal(totals, np.zeros((shape[0], COUNT, shape[2]), np.float32))
+
+
 def test_plans_of_several_rows_gather_in_vmap_alone():
     plans = jax.jit(jax.vmap(OPAQUE))(np.stack([IDS, IDS[::-1]]))
     values = np.arange(COUNT)
