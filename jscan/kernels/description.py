@@ -111,7 +111,9 @@ class Scan:
         last = tile.index == np.int32(g.tiles - 1)
         if self.restarts_at_second:
             others = dataclasses.replace(self, restarts_at_second=False)
-            first = language.opaque(tile.index) == 0  # for the reason that `rows.is_ragged` has
+            # Places in front of a row may take up the first tile.
+            reached = -(-(g.word + 1) // g.length)
+            first = language.opaque(tile.index) < reached  # opaque as in `rows.is_ragged`
             last = last | first if ends else first
         language.when(last, lambda: work(self, tile))
         language.when(~last, lambda: work(others, inside))
@@ -204,7 +206,7 @@ class Scan:
         values = [x.astype(d) for x, d in zip(read, self.dtypes, strict=False)]
         if self.start is not None:
             values = self._started(self.start, tile, inputs, values)
-            if tile.geometry.leads and not shift:
+            if tile.geometry.leads:
                 values = self._behind_the_lead(tile, values)
         elif shift and not tile.within_row:
             start = tile.before_start(shift)
@@ -222,7 +224,7 @@ class Scan:
         Where the axis begins an exclusive scan holds one only if it has a start.
         """
         mask = tile.mask(tile.geometry.shift)
-        return mask if mask is None or self.start is None else mask | among_first(tile, 1)
+        return mask if mask is None or self.start is None else mask | is_first(tile)
 
     def _behind_the_lead(self, tile: Tile, values: Sequence[jax.Array]) -> list[jax.Array]:
         """The values, with what does not count in the places in front of the row."""
@@ -275,9 +277,6 @@ class Scan:
                 reaches = same if reaches is None else reaches & same
         if reaches is not None:
             first = [jnp.where(reaches, x, y) for x, y in zip(first, others, strict=True)]
-        if g.leads and g.exclusive:
-            lead = tile.before_start(1)
-            values = [self._or_identity(lead, v, k) for k, v in enumerate(values)]
         here, tall = is_first(tile), [tile.along_positions(x) for x in first]
         pairs = zip(tall, values, strict=True)
         return [jnp.where(here, jnp.broadcast_to(x, v.shape), v) for x, v in pairs]

@@ -168,7 +168,7 @@ def scan(
         not row
         and not (segmented and before is not None)
         and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
-        and _takes_a_lead(combine, real_used, exclusive, segmented)
+        and _takes_a_lead(combine, real_used, exclusive and before is None, segmented)
     )
     # Tiles with places in front of a row are not held.
     leads = by_words and shape.uneven and shape.inner == 1 and (reverse or shape.outer > 1)
@@ -315,7 +315,7 @@ def described_as(
         results=results,
         identity=None if combine.identity is None else tuple(real_identity(combine.identity)),
         used=used,
-        linear=_is_linear(combine),
+        linear=_is_linear(combine) and not apart,
         views=cut.views[:-1] if by_bytes else cut.views,
         flag_view=cut.views[-1] if by_bytes else None,
         flag_bits=flag_bits,

@@ -110,6 +110,30 @@ def test_a_strip_no_longer_than_a_word(reverse):
     np.testing.assert_array_equal(found, expected(x, 77, axis=0, reverse=reverse))
 
 
+@pytest.mark.parametrize("length", [4, 8, 16])
+def test_a_tile_no_longer_than_a_word(length):
+    """The second element is in the second tile, if words begin in front of the row."""
+    x, tile = numbers(33, "int8"), tuning.Tuning(length, lanes=1, warps=1, window=4, strip=length)
+    found = interpreted(lambda x: scanned(x, reverse=True, method="lookback"), x, tile=tile)
+    np.testing.assert_array_equal(found, expected(x, 77, axis=0, reverse=True))
+
+
+def test_a_lone_result_of_an_operator_whose_identity_is_apart():
+    """The logarithm is kept of a pair, whose identity is none of the logarithm's."""
+    x = np.random.default_rng(0).normal(size=64).astype(np.float32)
+
+    def pair(a, b):
+        return jnp.logaddexp(a[0], b[0]), a[1] + b[1]
+
+    def call(x):
+        how = {"identity": (2.0, 0.0), "exclusive": True, "method": "lookback"}
+        return jscan.associative_scan(pair, (x, x), **how)[0]
+
+    sums = np.logaddexp.accumulate(x)
+    found = interpreted(call, x, tile=SHORT)
+    np.testing.assert_allclose(found, [2, *sums[:-1]], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_without_kernels_and_mapped(reverse):
     x = numbers((3, 40))

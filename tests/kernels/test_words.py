@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from jscan.kernels.layout import Geometry
 from tests import reference
 from tests.cases import head_flags
 from tests.engines import Engine
+from tests.functions import affine
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -122,6 +124,53 @@ def test_negative_zeros_and_logarithms(strategy, reverse):
         assert np.signbit(zeros).all()
     counts = np.arange(21, 0, -1) if reverse else np.arange(1, 22)
     np.testing.assert_allclose(logs, np.broadcast_to(np.log(counts), x.shape), rtol=2e-6, atol=1e-7)
+
+
+STARTED: dict[str, tuple[Any, Any, tuple[float, ...], tuple[float, ...]]] = {
+    # in JAX and in NumPy, its identity, and a start
+    "sum": (jnp.add, np.add, (0,), (5,)),
+    "product": (jnp.multiply, np.multiply, (1,), (2,)),
+    "maximum": (jnp.maximum, np.maximum, (-np.inf,), (-5,)),
+    "logaddexp": (jnp.logaddexp, np.logaddexp, (-np.inf,), (5,)),
+    "affine": (affine, affine, (1, 0), (-1, 3)),
+}
+
+
+@pytest.mark.sweep
+@both_ways
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((1, 37), "float32"), ((3, 37), "bfloat16"), ((2, 35), "float16")]
+)
+@pytest.mark.parametrize("name", [*STARTED])
+@every_engine
+def test_starts(strategy, name, shape, dtype, exclusive, reverse):
+    """In front of a row stands what leaves its start as it is, and zero does only for sums."""
+    fn, in_numpy, identity, start = STARTED[name]
+    rng, dtype = np.random.default_rng(shape[1]), jnp.dtype(dtype)
+    leaves = [rng.choice([-1, 1], shape).astype(dtype) for _ in start]
+
+    def packed(x: Any) -> Any:
+        return tuple(x) if len(start) > 1 else x[0]
+
+    def call(*leaves_and_method: Any) -> Any:
+        *leaves, method = leaves_and_method
+        return jscan.associative_scan(
+            fn, packed(leaves), identity=packed([np.float32(i) for i in identity]),
+            init=packed([jnp.float32(s) for s in start]), axis=1, reverse=reverse,
+            exclusive=exclusive, method=method,
+        )  # fmt: skip
+
+    found = jax.tree.leaves(run(strategy, call, *leaves))
+    carry = [np.full(shape[:1], s, np.float64) for s in start]
+    for t in range(shape[1])[:: -1 if reverse else 1]:
+        x = [leaf[:, t].astype(np.float64) for leaf in leaves]
+        after = jax.tree.leaves(in_numpy(packed(carry), packed(x)))
+        for actual, expected in zip(found, carry if exclusive else after, strict=True):
+            # All but logarithms are whole numbers that the dtypes hold.
+            rtol = float(jnp.finfo(dtype).eps) if name == "logaddexp" else 0
+            np.testing.assert_allclose(actual[:, t].astype(np.float64), expected, rtol=4 * rtol)
+        carry = after
 
 
 @every_engine
