@@ -133,6 +133,9 @@ class Geometry:
             return self
         begins = self.from_front or self.word > 1
         at_once = math.gcd(count if begins else math.gcd(count, self.n), strip)
+        if self.rows == 1:
+            # A tile of one word has no dimension left once it is taken apart.
+            at_once = math.gcd(at_once, max(min(self.length, strip) // 2, 1))
         return dataclasses.replace(self, mirrored=True, at_once=at_once)
 
     @property

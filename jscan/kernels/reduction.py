@@ -149,7 +149,7 @@ class StripWalk:
         self.before, self.last = self.keys.around(tile, self.described)
         self.place = tile.cut(g)
         self.counts = self.keys.kind in COUNTED and len(g.shape) == 1
-        self.by_quarters = len(g.shape) == 1 and g.length >= 4
+        self.by_quarters = len(g.shape) == 1 and g.length > 4
 
     def only_strip(self) -> None:
         """Reduces a row that is one strip."""

@@ -6,6 +6,8 @@ What kernels do beyond 32 bits is seen on small arrays, where the length at whic
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -194,6 +196,31 @@ def test_places_that_outgrow_32_bits_are_refused():
             jax.eval_shape(function, mask)
     with pytest.raises(ValueError, match=r"total.*2147483648"):
         jscan.Segments.from_lengths(np.array([5]), total=2**31)
+
+
+TINY: dict[str, Any] = {
+    "scan": lambda x, ids: jscan.cummax(x, reverse=True),
+    "exclusive": lambda x, ids: jscan.cumsum(x, exclusive=True, reverse=True),
+    "flags": lambda x, ids: jscan.cummax(x, segments=x == 1, reverse=True),
+    "offsets": lambda x, ids: jscan.cummax(x, segments=jscan.Segments.from_ids(ids)),
+    "reduction": lambda x, ids: jscan.segment_max(x, ids, 3, indices_are_sorted=True),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "int32", "float32", "int64"])
+@pytest.mark.parametrize("n", [2, 3, 4, 8, 16])
+def test_a_word_of_elements(n, dtype):
+    """Taken apart by its places a tile of one word has no dimension, and a compiler crashed."""
+    with jax.enable_x64(True):
+        x = np.random.default_rng(n).integers(-3, 4, n).astype(dtype)
+        ids = np.sort(np.random.default_rng(n).integers(0, 3, n)).astype(np.int32)
+        for name, call in TINY.items():
+            with primitives.interpreted():
+                found = jax.jit(call)(x, ids)
+            with jax.default_device(jax.devices("cpu")[0]):
+                expected = jax.jit(call)(x, ids)
+            np.testing.assert_array_equal(found, expected, err_msg=name)
+            assert calls(cuda_program(call, x, ids)) > 0
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (0, 0, 3), (1,), (7, 1), (1, 7)])
