@@ -199,9 +199,9 @@ def test_places_that_outgrow_32_bits_are_refused():
 
 
 TINY: dict[str, Any] = {
-    "scan": lambda x, ids: jscan.cummax(x, reverse=True),
-    "exclusive": lambda x, ids: jscan.cumsum(x, exclusive=True, reverse=True),
-    "flags": lambda x, ids: jscan.cummax(x, segments=x == 1, reverse=True),
+    "scan": lambda x, _: jscan.cummax(x, reverse=True),
+    "exclusive": lambda x, _: jscan.cumsum(x, exclusive=True, reverse=True),
+    "flags": lambda x, _: jscan.cummax(x, segments=x == 1, reverse=True),
     "offsets": lambda x, ids: jscan.cummax(x, segments=jscan.Segments.from_ids(ids)),
     "reduction": lambda x, ids: jscan.segment_max(x, ids, 3, indices_are_sorted=True),
 }
