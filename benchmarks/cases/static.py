@@ -231,15 +231,16 @@ def _recurrence(
 
 
 def _gradient(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The gradient by the floating operands of a sum in which every result counts differently."""
+    """The gradient by the inexact operands of a sum in which every result counts differently."""
 
     def total(moved: tuple[jax.Array, ...], rest: tuple[jax.Array, ...]) -> jax.Array:
         results = jax.tree.leaves(fn(*moved, *rest))
-        terms = [jnp.sum(jnp.sin(x.astype(jnp.float32))) for x in results]
+        parts = [p for x in results for p in ((x.real, x.imag) if jnp.iscomplexobj(x) else (x,))]
+        terms = [jnp.sum(jnp.sin(x.astype(jnp.float32))) for x in parts]
         return sum(terms[1:], terms[0])
 
     def gradient(*arrays: jax.Array) -> Any:
-        moved = tuple(x for x in arrays if jnp.issubdtype(x.dtype, jnp.floating))
+        moved = tuple(x for x in arrays if jnp.issubdtype(x.dtype, jnp.inexact))
         return jax.grad(total)(moved, arrays[len(moved) :])
 
     return gradient
@@ -266,6 +267,8 @@ def _derivatives() -> Iterator[Call]:
         yield _recurrence(operand, operand, gradient=True)
     yield _recurrence(long, long, flags, gradient=True)
     yield _recurrence(lanes, lanes, gradient=True, axis=0)
+    for shape, axis in (((512, 131072), 1), ((8, 32768, 256), 1)):
+        yield _recurrence((shape, "complex64"), (shape, "complex64"), gradient=True, axis=axis)
     yield _recurrence((VOCABULARY, "float32"), (VOCABULARY, "float32"), gradient=True, axis=1)
     yield _gradient_of(_cumulative("cummax", long, exclusive=True))
     yield _gradient_of(_cumulative("cumlogsumexp", long, flags))

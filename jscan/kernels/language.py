@@ -213,19 +213,23 @@ def load(ref: Ref, terms: Terms, *, mask: jax.Array | None = None) -> jax.Array:
     return value
 
 
-def load_parts(ref: Ref, terms: Terms, *, mask: jax.Array | None = None) -> list[jax.Array]:
+def load_parts(
+    ref: Ref, terms: Terms, *, mask: jax.Array | None = None, once: bool = False
+) -> list[jax.Array]:
     """The same of any ``ref``: of complex numbers the real and the imaginary parts.
 
-    Both come in one access.
+    Both come in one access. What is read ``once`` is the first to leave the cache.
     """
     values, multipliers = zip(*terms, strict=True)
-    return load_p.bind(ref, *values, *_present(mask), multipliers=multipliers, as_bytes=False)
+    how: dict[str, Any] = {"multipliers": multipliers, "as_bytes": False, "once": once}
+    return load_p.bind(ref, *values, *_present(mask), **how)
 
 
 def load_bytes(ref: Ref, terms: Terms, *, mask: jax.Array) -> jax.Array:
     """Reads ``ref``, seen as bytes, at the sum of ``terms``; undefined outside ``mask``."""
     values, multipliers = zip(*terms, strict=True)
-    [found] = load_p.bind(ref, *values, mask, multipliers=multipliers, as_bytes=True)
+    how: dict[str, Any] = {"multipliers": multipliers, "as_bytes": True, "once": False}
+    [found] = load_p.bind(ref, *values, mask, **how)
     return found
 
 
@@ -325,8 +329,9 @@ def _shape_at(operands: Sequence[Aval], multipliers: Sequence[int]) -> tuple[int
 
 
 def _load_abstract_eval(
-    ref: Ref, *operands: Aval, multipliers: Sequence[int], as_bytes: bool
+    ref: Ref, *operands: Aval, multipliers: Sequence[int], as_bytes: bool, once: bool
 ) -> list[Aval]:
+    del once
     shape = _shape_at(operands, multipliers)
     if as_bytes or ref.dtype == jnp.bool_:
         return [Aval(shape, jnp.dtype(jnp.uint8))]

@@ -32,9 +32,10 @@ def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array
 
 
 def load_meaning(
-    array: jax.Array, *operands: jax.Array, multipliers: Sequence[int], as_bytes: bool
+    array: jax.Array, *operands: jax.Array, multipliers: Sequence[int], as_bytes: bool, once: bool
 ) -> list[jax.Array]:
     """What `load` reads from the array behind the reference."""
+    del once
     if as_bytes:
         array = lax.bitcast_convert_type(array, jnp.uint8)
     values, mask = operands[: len(multipliers)], operands[len(multipliers) :]

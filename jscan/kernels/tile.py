@@ -179,7 +179,7 @@ class Tile:
         if g.word > 1 and not shift and view.follows(g):
             return self.words.load(ref, self._limited(self.words.terms(), ref.dtype, 0))
         terms = self._limited(self._terms(view, shift), ref.dtype, shift)
-        return language.load_parts(ref, terms, mask=self.mask(shift))
+        return language.load_parts(ref, terms, mask=self.mask(shift), once=view.once)
 
     def load_shared(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
         """The same, but one column of an operand whose lanes are shared."""

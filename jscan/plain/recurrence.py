@@ -234,9 +234,11 @@ def tangent_in_plain_jax(
         rest: dict[str, Any] = {"axis": axis, "reverse": against, "axis_name": axis_name}
         states = recur_numbers(elements, flags, component.size, method, **rest)
     elif recurrence.is_recurrent(component):
+        count = len(elements) - component.size
         states = primitives.scan(
             elements,
             flags,
+            used=[False] * count + [True] * component.size,
             combine=recurrence.operator_of(component),
             axis=axis,
             reverse=against,

@@ -256,14 +256,18 @@ class _Operands:
 
 
 def _load(
-    ctx: Context, ref: Value, *operands: Value, multipliers: Sequence[int], as_bytes: bool
+    ctx: Context, ref: Value, *operands: Value, multipliers: Sequence[int], **params: Any
 ) -> list[Value]:
     parts, shape = _Operands(ctx, ref, operands, multipliers), ctx.avals_out[0].shape
     dtype, mask = ctx.avals_in[0].dtype, parts.mask(0, shape)
-    if as_bytes or dtype.kind != "c":
-        cast = 8 if as_bytes or dtype == jnp.bool_ else None
-        return [triton._load(parts.address(shape, cast=cast), mask=mask)]
-    word = triton._load(parts.address(shape, cast=64), mask=mask)
+    how: dict[str, Any] = {
+        "mask": mask,
+        "eviction_policy": "evict_first" if params["once"] else None,
+    }
+    if params["as_bytes"] or dtype.kind != "c":
+        cast = 8 if params["as_bytes"] or dtype == jnp.bool_ else None
+        return [triton._load(parts.address(shape, cast=cast), **how)]
+    word = triton._load(parts.address(shape, cast=64), **how)
     return [halves.half(word, high=high) for high in (False, True)]
 
 

@@ -104,15 +104,17 @@ def _shape(terms: Sequence[Operand]) -> tuple[int, ...]:
 
 def _load(at: Equation) -> list[Operand]:
     access, shape = _Access(at), at.shape
-    names = at.names()
+    names, how = at.names(), access.mask(0, shape)
+    if at.params["once"]:
+        how += ', eviction_policy="evict_first"'
     if len(names) == 1:
         by_bytes = at.params["as_bytes"] or access.ref.dtype == BOOL
         pointer = access.pointer(shape, cast="tl.uint8" if by_bytes else None)
-        at.function.line(f"{names[0].text} = tl.load({pointer}{access.mask(0, shape)})")
+        at.function.line(f"{names[0].text} = tl.load({pointer}{how})")
         return names
     word = at.function.new(U64, shape)
     pointer = access.pointer(shape, cast="tl.uint64")
-    at.function.line(f"{word.text} = tl.load({pointer}{access.mask(0, shape)})")
+    at.function.line(f"{word.text} = tl.load({pointer}{how})")
     for name, half in zip(names, (word.text, f"({word.text} >> 32)"), strict=True):
         bits = Operand(f"{half}.to(tl.uint32)", U32, shape, Form.CALL)
         at.function.line(f"{name.text} = {as_type(bits, F32, bitcast=True).text}")
