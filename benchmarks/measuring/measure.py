@@ -23,6 +23,7 @@ LONGEST_PEER = 0.5  # seconds of one call, beyond which a peer is left out
 LONGEST = 1.0  # seconds of all calls of a round, beyond which there are fewer of them
 HURRY = 45.0  # seconds of measuring, after which a case gets one round
 SHORT = 2**23  # bytes, which take a few microseconds
+MANY = 64  # kernels of one call that a file lists
 COPY_EVERY = 8  # cases between two measurements of the copy
 
 
@@ -39,13 +40,15 @@ class Times:
         return statistics.median(self.calls)
 
     def as_json(self) -> dict[str, Any]:
-        """Numbers for a file."""
+        """Numbers for a file; of thousands of kernels, a loop's, the first and how many."""
+        shown = self.kernels[:MANY]
         return {
             "median_us": round(self.median, 3),
             "min_us": round(min(self.calls), 3),
             "max_us": round(max(self.calls), 3),
             "repeats": len(self.calls),
-            "kernels": [{"name": name, "median_us": round(us, 3)} for name, us in self.kernels],
+            "kernels": [{"name": name, "median_us": round(us, 3)} for name, us in shown],
+            **({"of_kernels": len(self.kernels)} if len(self.kernels) > MANY else {}),
         }
 
 
