@@ -77,8 +77,8 @@ def linear_recurrence(
     The gradient is one more pass: ``λ[t] = h̄[t] + a[t+1] λ[t+1]`` runs the other way, reads a, h
     and h̄, and writes ``b̄ = λ`` and ``ā[t] = λ[t] h[t-1]``, 20 bytes. A shared ``a`` has its part
     written in full, then summed. ``h0`` is read by the first tile. complex128 operands take a few
-    more passes: they are split. A float product of coefficients overflows where ``|a|`` exceeds 1 for
-    long.
+    more passes: they are split. A float product of coefficients overflows where ``|a|`` exceeds 1
+    for long.
 
     Sources: Blelloch, *Prefix Sums and Their Applications* (1990), §1.4; Martin and Cundy,
     *Parallelizing Linear Recurrent Neural Nets Over Sequence Length* (2018).

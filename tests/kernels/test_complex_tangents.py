@@ -59,7 +59,7 @@ OPERATORS: dict[str, tuple[Any, tuple[complex, ...]]] = {
 
 
 def numbers(shape: tuple[int, ...], seed: int, leaves: int) -> list[Array]:
-    """Complex numbers near the unit circle, of all leaves together: no product grows or vanishes."""
+    """Complex numbers of about one, all leaves together: no product grows or vanishes."""
     rng = np.random.default_rng(seed)
     size = rng.uniform(0.9, 1.05, (leaves, *shape)) / np.sqrt(leaves)
     return [*(np.exp(1j * rng.uniform(-3, 3, size.shape)) * size).astype("c8")]
