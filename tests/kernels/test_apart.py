@@ -126,8 +126,10 @@ def test_a_lone_result_of_an_operator_whose_identity_is_apart():
         return jnp.logaddexp(a[0], b[0]), a[1] + b[1]
 
     def call(x):
-        how = {"identity": (2.0, 0.0), "exclusive": True, "method": "lookback"}
-        return jscan.associative_scan(pair, (x, x), **how)[0]
+        found = jscan.associative_scan(
+            pair, (x, x), identity=(2.0, 0.0), exclusive=True, method="lookback"
+        )
+        return found[0]
 
     sums = np.logaddexp.accumulate(x)
     found = interpreted(call, x, tile=SHORT)
