@@ -131,11 +131,16 @@ class Jacobian:
         if self.only_reverse:
             return False
         count = len(self.avals)
+        moving = [jnp.issubdtype(aval.dtype, jnp.inexact) for aval in self.avals]
 
         def pushed(*scalars: Scalar) -> list[Scalar]:
-            return jax.jvp(self.outputs, scalars[:count], scalars[count:])[1]
+            given, none = iter(scalars[count:]), np.zeros((), jax.dtypes.float0)
+            tangents = tuple(next(given) if moves else none for moves in moving)
+            slopes = jax.jvp(self.outputs, scalars[:count], tangents)[1]
+            return [x for x in slopes if x.dtype != jax.dtypes.float0]
 
-        flat = _flat(pushed, [*self.avals, *self.avals]).jaxpr
+        inexact = [aval for aval, moves in zip(self.avals, moving, strict=True) if moves]
+        flat = _flat(pushed, [*self.avals, *inexact]).jaxpr
         tangents = set(flat.invars[count:])
         for equation in flat.eqns:
             read = [v for v in equation.invars if not isinstance(v, core.Literal)]

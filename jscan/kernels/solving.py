@@ -136,7 +136,7 @@ class TileReader:
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
+class ByParts:
     """What is computed of complex numbers, as a function of their parts.
 
     Attributes:
@@ -154,7 +154,8 @@ class Work:
         known = [part for source, step in self.reads for part in read.parts_of(source, step)]
         shape = read.tile.geometry.shape
         start = [jnp.broadcast_to(read.start(), shape)] if self.starts else []
-        return language.mapped(self.function, [*coming, *known, *start])
+        pairs = zip([*coming, *known, *start], self.function.in_avals, strict=True)
+        return language.mapped(self.function, [x.astype(a.dtype) for x, a in pairs])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,8 +175,8 @@ class _Known:
 class Around(NamedTuple):
     """What lies around the scan of a complex component; no `results` where states are those."""
 
-    elements: Work
-    results: Work | None
+    elements: ByParts
+    results: ByParts | None
 
     @classmethod
     def of(cls, component: Component, transposed: bool) -> Around:
@@ -190,9 +191,10 @@ def _around(component: Component, transposed: bool, engine: Engine) -> Around:
     return Around(elements, results)
 
 
-def _work(component: Component, transposed: bool, engine: Engine, *, results: bool) -> Work:
+def _work(component: Component, transposed: bool, engine: Engine, *, results: bool) -> ByParts:
     """`Recurrence.elements`, or its ``results``."""
-    starts = results == transposed  # where C is, the scan's starts are asked for
+    # C, and where the scan starts, are asked for before it forwards, and behind it transposed.
+    starts = results == transposed
     matrices = [(component.c, 0)] if starts else []
     if not results and not recurrence.is_sum(component):
         matrices.append((component.a, int(transposed)))
@@ -204,8 +206,8 @@ def _work(component: Component, transposed: bool, engine: Engine, *, results: bo
     count = component.size if transposed else component.inputs
 
     def function(*scalars: jax.Array) -> list[jax.Array]:
-        known = dict(zip(dtypes, scalars[count:], strict=False))
-        read = _Known(known, scalars[count + len(known) :])
+        last = count + len(dtypes)
+        read = _Known(dict(zip(dtypes, scalars[count:last], strict=True)), scalars[last:])
         solved = recurrence.Recurrence(component, read, transposed)
         return (solved.results if results else solved.elements)(scalars[:count])
 
@@ -213,7 +215,7 @@ def _work(component: Component, transposed: bool, engine: Engine, *, results: bo
     with use_abstract_mesh(AbstractMesh((), ())), jax.numpy_dtype_promotion("standard"):
         traced = scalar_jaxpr(function, given)
     prepared = prepared_function(traced, "the derivative", engine)
-    return Work(prepared, tuple(dtypes), starts)
+    return ByParts(prepared, tuple(dtypes), starts)
 
 
 def prepared(component: Component) -> Component:

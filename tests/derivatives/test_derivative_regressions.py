@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -284,3 +286,32 @@ def test_results_that_are_known_numbers(fn, given):
     found, expected = map(gradient, (jscan.associative_scan, lax.associative_scan))
     for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("marks", ["bool", "int8", "int32"])
+@pytest.mark.parametrize("kernels", [False, True])
+def test_complex_numbers_beside_marks(marks, kernels):
+    """The last product since a mark: what is no number with a derivative has no tangent."""
+    b = np.array([1, 0, 0, 1, 0, 0]).astype(marks)
+    x = np.exp(1j * np.arange(6)).astype(np.complex64)
+
+    def since(p, q):
+        return p[0] | q[0], jnp.where(q[0].astype(bool), q[1], p[1] * q[1])
+
+    def scan(x):
+        return jscan.associative_scan(since, (b, x))[1]
+
+    def both(x):
+        return jax.jvp(scan, (x,), (x,))[1], jax.vjp(scan, x)[1](x)[0]
+
+    with primitives.interpreted() if kernels else contextlib.nullcontext():
+        tangent, cotangent = jax.jit(both)(x)
+
+    def loop(x):
+        found = [x[0]]
+        for i in range(1, 6):
+            found.append(x[i] if b[i] else found[-1] * x[i])
+        return jnp.stack(found)
+
+    np.testing.assert_allclose(tangent, jax.jvp(loop, (x,), (x,))[1], rtol=1e-5)
+    np.testing.assert_allclose(cotangent, jax.vjp(loop, x)[1](x)[0], rtol=1e-5, atol=1e-5)

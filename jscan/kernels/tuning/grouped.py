@@ -26,7 +26,10 @@ with one, 5.9 with four; of 2^24 55, 49 and 58 (H100, 2026-11-25)."""
 
 
 def in_groups(shape: Shape, chosen: Tuning) -> Tuning:
-    """The tile as it was ``chosen``, with a window that holds what comes before it."""
+    """The tile as it was ``chosen``, with a window that holds what comes before it.
+
+    One of few elements of four bytes has two warps.
+    """
     if shape.tile is not None:
         return chosen
     if shape.inner == 1:
