@@ -73,6 +73,32 @@ class Engine:
 # For tests that take no engine's method, but run where it runs.
 on_engines = pytest.mark.usefixtures("engine")
 
+STRATEGIES = (
+    "lookback",
+    "serial_lookback",
+    "chained",
+    "repeatable",
+    "reduce_then_scan",
+    "scan_then_propagate",
+)
+"""The methods of kernels for rows that no tile holds."""
+
+every_strategy = pytest.mark.parametrize(
+    "strategy",
+    [
+        *(
+            Engine(f"{name}-interpreted", name, (), interpreted=True)
+            for name in (*STRATEGIES, "block")
+        ),
+        *(
+            pytest.param(Engine(f"{name}-gpu", name, (), gpu=True), marks=pytest.mark.gpu)
+            for name in (*STRATEGIES, "block")
+        ),
+    ],
+    ids=lambda e: e.name,
+)
+"""For tests with tiles of their own."""
+
 _FIRST = (
     # The fallback has no tiles, and its compilation grows with the logarithm of the size.
     Engine("xla", "xla", (*SMALL, 257), LARGE[:1], breadth=("sweep",), automatic=True),

@@ -110,10 +110,10 @@ def test_a_strip_no_longer_than_a_word(reverse):
     np.testing.assert_array_equal(found, expected(x, 77, axis=0, reverse=reverse))
 
 
-@pytest.mark.parametrize("length", [4, 8, 16])
-def test_a_tile_no_longer_than_a_word(length):
-    """The second element is in the second tile, if words begin in front of the row."""
-    x, tile = numbers(33, "int8"), tuning.Tuning(length, lanes=1, warps=1, window=4, strip=length)
+@pytest.mark.parametrize(("n", "dtype", "length"), [(61, "int32", 4), (1009, "int8", 16)])
+def test_a_tile_no_longer_than_a_word(n, dtype, length):
+    """The second element is in the second tile, where words begin in front of the row."""
+    x, tile = numbers(n, dtype), tuning.Tuning(length, lanes=1, warps=1, window=4, strip=length)
     found = interpreted(lambda x: scanned(x, reverse=True, method="lookback"), x, tile=tile)
     np.testing.assert_array_equal(found, expected(x, 77, axis=0, reverse=True))
 

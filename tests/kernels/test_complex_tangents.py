@@ -15,7 +15,7 @@ import jscan
 from jscan import primitives
 from jscan.kernels import tuning
 from tests.cases import every_form, head_flags
-from tests.engines import Engine
+from tests.engines import every_strategy
 from tests.functions import affine
 from tests.kernels.test_lowering import calls, cuda_program
 
@@ -23,26 +23,6 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 SHORT = tuning.Tuning(length=8, lanes=1, warps=1, window=4, strip=8)
 WIDE = tuning.Tuning(length=8, lanes=4, warps=1, window=4, strip=8)
-STRATEGIES = (
-    "block",
-    "lookback",
-    "serial_lookback",
-    "chained",
-    "repeatable",
-    "reduce_then_scan",
-    "scan_then_propagate",
-)
-every_engine = pytest.mark.parametrize(
-    "strategy",
-    [
-        *(Engine(f"{name}-interpreted", name, (), interpreted=True) for name in STRATEGIES),
-        *(
-            pytest.param(Engine(f"{name}-gpu", name, (), gpu=True), marks=pytest.mark.gpu)
-            for name in STRATEGIES
-        ),
-    ],
-    ids=lambda e: e.name,
-)
 
 
 def both_ways_around(p: Any, q: Any) -> Any:
@@ -103,7 +83,7 @@ def derivatives(scan: Any, xs: Any, tangents: Any, cotangents: Any) -> Any:
 @pytest.mark.parametrize(("shape", "axis"), [((37,), 0), ((3, 40), 1), ((2, 35, 6), 1)])
 @pytest.mark.parametrize("name", [*OPERATORS])
 @every_form
-@every_engine
+@every_strategy
 def test_derivatives(strategy, form, name, shape, axis):
     reverse, exclusive, segmented = form
     flags = head_flags((shape[axis],), share=0.1) if segmented else np.zeros(shape[axis], bool)

@@ -198,13 +198,14 @@ def test_places_that_outgrow_32_bits_are_refused():
         jscan.Segments.from_lengths(np.array([5]), total=2**31)
 
 
-TINY: dict[str, Any] = {
-    "scan": lambda x, _: jscan.cummax(x, reverse=True),
-    "exclusive": lambda x, _: jscan.cumsum(x, exclusive=True, reverse=True),
-    "flags": lambda x, _: jscan.cummax(x, segments=x == 1, reverse=True),
-    "offsets": lambda x, ids: jscan.cummax(x, segments=jscan.Segments.from_ids(ids)),
-    "reduction": lambda x, ids: jscan.segment_max(x, ids, 3, indices_are_sorted=True),
-}
+def _tiny(x: Any, bounds: Any, ids: Any) -> list[Any]:
+    return [
+        jscan.cummax(x, reverse=True),
+        jscan.cumsum(x, exclusive=True, reverse=True),
+        jscan.cummax(x, segments=x == 1, reverse=True),
+        jscan.cummax(x, segments=jscan.Segments.from_offsets(bounds, total=x.size)),
+        jscan.segment_sum(x, ids, 3, indices_are_sorted=True),
+    ]
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float16", "int32", "float32", "int64"])
@@ -214,13 +215,20 @@ def test_a_word_of_elements(n, dtype):
     with jax.enable_x64(True):
         x = np.random.default_rng(n).integers(-3, 4, n).astype(dtype)
         ids = np.sort(np.random.default_rng(n).integers(0, 3, n)).astype(np.int32)
-        for name, call in TINY.items():
-            with primitives.interpreted():
-                found = jax.jit(call)(x, ids)
-            with jax.default_device(jax.devices("cpu")[0]):
-                expected = jax.jit(call)(x, ids)
-            np.testing.assert_array_equal(found, expected, err_msg=name)
-            assert calls(cuda_program(call, x, ids)) > 0
+        bounds = np.searchsorted(ids, np.arange(4)).astype(np.int32)
+        heads = np.diff(ids, prepend=-1) != 0
+        expected = [
+            reference.scan(np.maximum, x, reverse=True),
+            reference.scan(np.add, x, identity=0, exclusive=True, reverse=True),
+            reference.scan(np.maximum, x, flags=x == 1, reverse=True),
+            reference.scan(np.maximum, x, flags=heads),
+            reference.reduce_by_segments(np.add, x, ids, 3, identity=0),
+        ]
+        with primitives.interpreted():
+            found = jax.jit(_tiny)(x, bounds, ids)
+        for actual, wanted in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(actual, wanted)
+        assert calls(cuda_program(_tiny, x, bounds, ids)) >= len(found)
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (0, 0, 3), (1,), (7, 1), (1, 7)])

@@ -15,32 +15,12 @@ from jscan.kernels import tuning
 from jscan.kernels.layout import Geometry
 from tests import reference
 from tests.cases import head_flags
-from tests.engines import Engine
+from tests.engines import Engine, every_strategy
 from tests.functions import affine
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 SHORT = tuning.Tuning(length=16, lanes=1, warps=1, window=4, strip=16)
-STRATEGIES = (
-    "lookback",
-    "serial_lookback",
-    "chained",
-    "repeatable",
-    "reduce_then_scan",
-    "scan_then_propagate",
-)
-every_engine = pytest.mark.parametrize(
-    "strategy",
-    [
-        *(Engine(f"{name}-interpreted", name, (), interpreted=True) for name in STRATEGIES),
-        Engine("block-interpreted", "block", (), interpreted=True),
-        *(
-            pytest.param(Engine(f"{name}-gpu", name, (), gpu=True), marks=pytest.mark.gpu)
-            for name in (*STRATEGIES, "block")
-        ),
-    ],
-    ids=lambda e: e.name,
-)
 both_ways = pytest.mark.parametrize("reverse", [False, True])
 
 
@@ -71,7 +51,7 @@ def run(strategy: Engine, call: Any, *operands: Array) -> Any:
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint16", "float16"])
 @pytest.mark.parametrize("shape", [(5, 33), (3, 7), (1, 61), (2, 47), (9, 17)])
 @both_ways
-@every_engine
+@every_strategy
 def test_sums(strategy, reverse, shape, dtype, segmented):
     rng = np.random.default_rng(shape[1])
     x = rng.integers(0, 3, shape).astype(dtype)
@@ -85,7 +65,7 @@ def test_sums(strategy, reverse, shape, dtype, segmented):
 
 
 @both_ways
-@every_engine
+@every_strategy
 def test_what_no_identity_stands_before(strategy, reverse):
     """The first slope of a row may be infinite, and an operator may have no identity."""
     rng = np.random.default_rng(0)
@@ -110,7 +90,7 @@ def _newest(_: jax.Array, x: jax.Array) -> jax.Array:
 
 
 @both_ways
-@every_engine
+@every_strategy
 def test_negative_zeros_and_logarithms(strategy, reverse):
     x = np.full((3, 21), -0.0, np.float32)
 
@@ -143,7 +123,7 @@ STARTED: dict[str, tuple[Any, Any, tuple[float, ...], tuple[float, ...]]] = {
     ("shape", "dtype"), [((1, 37), "float32"), ((3, 37), "bfloat16"), ((2, 35), "float16")]
 )
 @pytest.mark.parametrize("name", [*STARTED])
-@every_engine
+@every_strategy
 def test_starts(strategy, name, shape, dtype, exclusive, reverse):
     """In front of a row stands what leaves its start as it is, and zero does only for sums."""
     fn, in_numpy, identity, start = STARTED[name]
@@ -173,7 +153,7 @@ def test_starts(strategy, name, shape, dtype, exclusive, reverse):
         carry = after
 
 
-@every_engine
+@every_strategy
 def test_rows_that_share_flags_or_values(strategy):
     """An operand of one row begins with a word whatever row it is read for."""
     rng = np.random.default_rng(1)
