@@ -70,7 +70,9 @@ def scan(
     apart = blocks.taken_apart(call.caller, call.fn, call.leaves, call.treedef, axis, least)
     if isinstance(apart, str):
         return apart
-    combine, leading = apart
+    combine, leading, whole = apart
+    if whole is not None and (axis_name or meshes.explicit_mesh(call.leaves) is not None):
+        return "kernels combine elements of so many numbers on one device alone"
     along: dict[str, Any] = {"axis": axis, "reverse": reverse}
 
     def side_by_side(x: jax.Array) -> jax.Array:
@@ -96,6 +98,7 @@ def scan(
             marks,
             None if before is None else [side_by_side(x) for x in before.values],
             combine=combine,
+            whole=whole,
             method=call.method,
             axis_name=axis_name,
             **along,

@@ -7,25 +7,70 @@ walking through the jaxpr with arrays of scalars in the place of arrays:
 
     a leaf (n, 2, 2)        an array (1, 2, 2) of scalars        leaves (n,), four of them
     x @ y                   x00 y00 + x01 y10, ...               one operator of eight scalars
+
+Elements of more numbers than a few are scanned so by kernels alone: plain JAX, derivatives in it
+and several devices take the operator `Whole`, as it is.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax import lax
+from jax.extend import core
 
 from jscan.called import Function, Leaf, apply
 from jscan.combine import TRACED_LENGTH, Combine, accumulation_dtype, scalar_jaxpr
-from jscan.jaxprs import evaluate, has_custom_rules
+from jscan.jaxprs import bound, evaluate, has_custom_rules, scalar_structure, structure
 from jscan.unrolled import ALIKE, Unfit, Walk, constant
 
 MOST_LEAVES = 24
-"""The most numbers in an element. A program keeps several elements of them in registers."""
+"""The most numbers in an element of which a thread keeps several, and plain JAX makes a loop."""
+
+MOST_WORDS = 64
+"""The most words of 32 bits in an element of more numbers: a thread combines two that it keeps."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Whole:
+    """An operator on blocks as data, for plain JAX; equal and hashed by what it computes.
+
+    Attributes:
+      jaxpr: the blocks of a left element, then those of a right one, to blocks in the accumulation
+        dtypes; without calls.
+    """
+
+    jaxpr: core.ClosedJaxpr
+    key: Hashable = dataclasses.field(init=False)
+    key_hash: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        constants = tuple(scalar_structure(x) for x in self.jaxpr.consts)
+        object.__setattr__(self, "key", (structure(self.jaxpr.jaxpr), constants))
+        object.__setattr__(self, "key_hash", hash(self.key))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Whole):
+            return NotImplemented
+        return self.key_hash == other.key_hash and self.key == other.key
+
+    def __hash__(self) -> int:
+        return self.key_hash
+
+    def __call__(self, left: Sequence[jax.Array], right: Sequence[jax.Array]) -> list[jax.Array]:
+        """Combine elements whose numbers lie along the last dimension; the others are alike."""
+        shapes = [x.shape for x in self.jaxpr.in_avals]
+        pairs = zip([*left, *right], shapes, strict=True)
+        results = jax.vmap(core.jaxpr_as_fun(self.jaxpr))(*(x.reshape(-1, *s) for x, s in pairs))
+        return [y.reshape(x.shape) for y, x in zip(results, left, strict=True)]
 
 
 class Apart(NamedTuple):
@@ -34,10 +79,12 @@ class Apart(NamedTuple):
     Attributes:
       combine: the operator on scalars: the numbers of the first leaf's block, then of the second's.
       leading: how many dimensions come before the blocks.
+      whole: the operator on blocks, where these have more numbers than `MOST_LEAVES`.
     """
 
     combine: Combine
     leading: int
+    whole: Whole | None
 
 
 def taken_apart(
@@ -58,11 +105,14 @@ def taken_apart(
     common = next((d for d, found in enumerate(alike) if d != found), len(alike))
     reason = "its leaves have no leading dimensions in common"
     for leading in range(common, max(axis, least - 1), -1):
-        count = sum(math.prod(shape[leading:]) for shape in shapes)
-        if count > MOST_LEAVES:
-            return f"its elements have {count} numbers, of which kernels take {MOST_LEAVES}"
+        counts = [math.prod(shape[leading:]) for shape in shapes]
+        is_wide = sum(counts) > MOST_LEAVES
+        words = sum(n * _words(x.dtype) for n, x in zip(counts, leaves, strict=True))
+        if is_wide and words > MOST_WORDS:
+            most = MOST_LEAVES if words > sum(counts) else MOST_WORDS
+            return f"its elements have {sum(counts)} numbers, of which kernels take {most}"
         try:
-            return Apart(_on_scalars(caller, fn, leaves, treedef, axis, leading), leading)
+            return _apart(caller, fn, leaves, treedef, axis, leading, is_wide=is_wide)
         except Unfit as unfit:
             reason = str(unfit)
         except Exception as error:  # of any kind: the whole operator runs, and raises what it does
@@ -70,15 +120,22 @@ def taken_apart(
     return reason
 
 
-def _on_scalars(
+def _words(dtype: np.dtype) -> int:
+    """The 32-bit words that a number takes while it is combined."""
+    return -(-accumulation_dtype(dtype).itemsize // 4)
+
+
+def _apart(
     caller: str,
     fn: Function,
     leaves: Sequence[Leaf],
     treedef: jax.tree_util.PyTreeDef,
     axis: int,
     leading: int,
-) -> Combine:
-    """The operator on scalars. Raises `Unfit`."""
+    *,
+    is_wide: bool,
+) -> Apart:
+    """The operator on scalars, and whole where it ``is_wide``. Raises `Unfit`."""
     dtypes = [accumulation_dtype(leaf.dtype) for leaf in leaves]
     shapes = [(*s[:axis], TRACED_LENGTH, *s[axis + 1 :]) for s in (leaf.shape for leaf in leaves)]
     pairs = zip(shapes, dtypes, strict=True)
@@ -116,4 +173,25 @@ def _on_scalars(
         return found
 
     name = getattr(fn, "__name__", type(fn).__name__)
-    return Combine(scalar_jaxpr(on_scalars, kinds * 2), None, name, None)
+    combine = Combine(scalar_jaxpr(on_scalars, kinds * 2), None, name, None)
+    whole = _whole(flat, shapes, dtypes, leading) if is_wide else None
+    return Apart(combine, leading, whole)
+
+
+def _whole(
+    flat: Callable[..., list[Any]],
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[np.dtype],
+    leading: int,
+) -> Whole:
+    """An operator on arrays as one on the blocks of two elements."""
+    blocks = [shape[leading:] for shape in shapes]
+    alone = [jax.ShapeDtypeStruct(s, d) for s, d in zip(blocks, dtypes, strict=True)]
+
+    def on_blocks(*operands: jax.Array) -> list[jax.Array]:
+        results = flat(*(lax.expand_dims(x, range(leading)) for x in operands))
+        return [y.reshape(s) for y, s in zip(results, blocks, strict=True)]
+
+    closed = jax.make_jaxpr(on_blocks)(*alone, *alone)
+    inlined = functools.partial(evaluate, closed.jaxpr, rules=[bound])
+    return Whole(jax.make_jaxpr(lambda *xs: inlined([*closed.consts, *xs]))(*alone, *alone))

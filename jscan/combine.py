@@ -133,13 +133,7 @@ class Combine:
 
         A recurrence h = a h + b carries h, and no product of slopes.
         """
-        needed = {*outputs}
-        while True:
-            _, used = pe.dce_jaxpr(self.jaxpr.jaxpr, [i in needed for i in range(self.num_leaves)])
-            more = {i for i, is_used in enumerate(used[: self.num_leaves]) if is_used}
-            if more <= needed:
-                return sorted(needed)
-            needed |= more
+        return carried(self.jaxpr, outputs)
 
     @property
     def is_sum(self) -> bool:
@@ -207,6 +201,17 @@ class Combine:
         identity = None if self.identity is None else tuple(self.identity[i] for i in kept)
         rules = None if self.rules is None else functools.partial(restricted, self.rules)
         return Combine(jaxpr, identity, self.name, rules, self.apart)
+
+
+def carried(operator: core.ClosedJaxpr, outputs: Sequence[int]) -> list[int]:
+    """`Combine.carried` of an operator on scalars."""
+    needed, count = {*outputs}, len(operator.out_avals)
+    while True:
+        _, used = pe.dce_jaxpr(operator.jaxpr, [i in needed for i in range(count)])
+        more = {i for i, is_used in enumerate(used[:count]) if is_used}
+        if more <= needed:
+            return sorted(needed)
+        needed |= more
 
 
 class Traced(NamedTuple):

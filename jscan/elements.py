@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from jscan import extent, primitives
+from jscan.blocks import Whole
 from jscan.combine import Combine
 from jscan.starts import Start
 
@@ -24,8 +25,9 @@ Operands: arrays whose last dimension holds the numbers of each element; head fl
 ``segmented``, whose last dimension is 1; where ``started``, what comes before the first element of
 each array, of size 1 along the axis. The dimensions before the last are full or 1.
 Results: the arrays that are ``used``, at full size.
-Parameters: ``combine``, on the numbers of the first array, then of the second, ...; the others are
-those of ``scan_p`` for inclusive scans by flags.
+Parameters: ``combine``, on the numbers of the first array, then of the second, ...; the ``whole``
+operator on their blocks, where plain JAX takes that (`jscan.blocks`), or None; the others are those
+of ``scan_p`` for inclusive scans by flags.
 """
 elements_p.multiple_results = True
 
@@ -36,6 +38,7 @@ def scan(
     start: Sequence[jax.Array] | None,
     *,
     combine: Combine,
+    whole: Whole | None,
     axis: int,
     reverse: bool,
     method: str,
@@ -47,6 +50,7 @@ def scan(
     results: list[jax.Array] = elements_p.bind(
         *operands,
         combine=combine,
+        whole=whole,
         axis=axis,
         reverse=reverse,
         segmented=flags is not None,

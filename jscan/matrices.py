@@ -31,7 +31,8 @@ Operands: the matrices, the terms, then head flags where ``segmented``.
 Result: the states, shaped like the terms at full size, in their dtype.
 Parameters: ``axis``, ``reverse``, ``segmented``, ``method`` and ``axis_name`` as in ``scan_p``; the
 way in which matrices are ``stored``, one of `FORMS`; and ``shared``, whether one matrix is that of
-all places along the axis, which is then 1 in that operand.
+all places along the axis, which is then 1 in that operand; and ``turned``, whether the matrix of a
+place is that of the place before in scan order, transposed, as gradients want it.
 """
 matrix_p.multiple_results = True
 
@@ -62,6 +63,7 @@ def recur(
         *operands,
         stored=stored,
         shared=shared,
+        turned=False,
         axis=axis,
         reverse=reverse,
         segmented=flags is not None,
@@ -109,6 +111,24 @@ def entries(matrices: jax.Array) -> list[jax.Array]:
 def operator(stored: str, size: int, dtype: np.dtype) -> Combine:
     """The operator that scans the `entries` of matrices and of terms."""
     return recurrence.affine(size, dtype) if stored == "full" else _rotations(dtype)
+
+
+@functools.lru_cache(maxsize=64)
+def turned_operator(size: int, dtype: np.dtype) -> Combine:
+    """The same of whole matrices that are to be transposed: their products are, too."""
+    combine, square = operator("full", size, dtype), size * size
+    order = [i * size + j for j in range(size) for i in range(size)]
+
+    def turned(leaves: Sequence[jax.Array]) -> list[jax.Array]:
+        return [*(leaves[i] for i in order), *leaves[square:]]
+
+    def combined(left: Sequence[jax.Array], right: Sequence[jax.Array]) -> list[jax.Array]:
+        return turned(combine(turned(left), turned(right)))
+
+    leaves: list[Any] = [jax.ShapeDtypeStruct((1,), dtype)] * (square + size)
+    traced = trace(combined, leaves, jax.tree.structure([0] * len(leaves)), 0, None)
+    assert traced is not None
+    return traced
 
 
 @functools.lru_cache(maxsize=16)

@@ -74,14 +74,15 @@ def matrix_recurrence(
       ValueError: ``axis``, a shape, ``axis_name``, ``form`` or ``method`` does not fit; the dtypes
         do not promote to one.
 
-    Cost: on a CUDA GPU matrices of up to 4 x 4 are scanned by one kernel, which reads ``A`` and
-    ``b`` and writes h as they lie in memory. Along another axis than the last of those before the
-    matrices, of complex128, and where rows are no multiple of 16 bytes, XLA transposes them before
-    and behind it, number by number: about twice the bytes of the operands. Larger matrices are a
-    tree of products in plain JAX, several times that. A CPU takes one
-    step after another, of k² products each, and keeps nothing but the states. The gradient is one
-    more recurrence: ``λ[t] = h̄[t] + A[t+1]ᵀ λ[t+1]`` runs the other way, ``b̄ = λ`` and
-    ``Ā[t] = λ[t] h[t-1]ᵀ``.
+    Cost: on a CUDA GPU matrices of up to 7 x 7 (float64 5 x 5) are scanned by kernels, which read
+    ``A`` and ``b`` and write h as they lie in memory: those of up to 3 x 3 once, and where there
+    are many larger ones twice, since a thread then walks a chunk. Along another axis than the last
+    of those before the matrices, of complex128, and where rows are no multiple of 16 bytes, XLA
+    transposes them before and behind it: about twice the bytes of the operands. Still larger
+    matrices are a tree of products in plain JAX, several times that. A CPU takes one step after
+    another, of k² products each, and keeps nothing but the states. The gradient is one more
+    recurrence: ``λ[t] = h̄[t] + A[t+1]ᵀ λ[t+1]`` runs the other way, ``b̄ = λ`` and
+    ``Ā[t] = λ[t] h[t-1]ᵀ``. Its kernels read ``A`` as it is, but for 3 x 3 and rotations.
 
     Sources: Blelloch, *Prefix Sums and Their Applications* (1990), §1.4; Smith, Warrington and
     Linderman, *Simplified State Space Layers for Sequence Modeling* (2023), for states of many

@@ -46,8 +46,8 @@ def associative_scan(
         ``elems`` and returns one with the same shapes and dtypes. The GPU kernels need it to work
         element by element on leaves of one shape and to close over nothing but scalars, or to work
         so on small blocks: what it mixes is in trailing dimensions, of 24 numbers an element at
-        most, and it uses products of matrices, sums, transposes, slices and the like. Any other
-        operator runs in plain JAX.
+        most, or 64 words of 32 bits, and it uses products of matrices, sums, transposes, slices
+        and the like. Any other operator runs in plain JAX.
         Outside of ``jit`` it is traced once for each way that it is written, and numbers that it
         reads may change; one that reads what can change unnoticed is traced in each call.
       elems: a pytree of arrays of any dtype with one length along ``axis``.

@@ -37,24 +37,30 @@ from jscan.kernels.words import Address
 
 
 class Comb(Tile):
-    """Every so many positions of a tile, from a place in its memory on."""
+    """Every so many positions of a tile, from a place in its memory on.
 
-    def __init__(self, tile: Tile, by: int, place: int):  # the tile's own attributes are copied
+    Elements of several numbers are accessed together with those at so many places behind, their
+    neighbours, the place itself among them; 0 for single places.
+    """
+
+    def __init__(self, tile: Tile, by: int, place: int | jax.Array, neighbours: int = 0):
         self.__dict__.update(tile.__dict__)
+        self.neighbours = neighbours
         self.geometry = dataclasses.replace(tile.geometry, length=tile.geometry.length // by)
-        self._tile, self._by, self._place = tile, by, place
+        self._tile, self.step = tile, by
+        self._place: Any = np.int32(place) if isinstance(place, int) else place
 
     def first_in_memory(self) -> jax.Array:
         """The axis index of the first element in memory."""
-        return self._tile.first_in_memory() + np.int32(self._place)
+        return self._tile.first_in_memory() + self._place
 
     def element(self) -> jax.Array:
         """The index of each element along the axis."""
-        return self.first_in_memory() + self._iota(self.geometry.axis) * np.int32(self._by)
+        return self.first_in_memory() + self._iota(self.geometry.axis) * np.int32(self.step)
 
     def positions(self) -> jax.Array:
         """The place of each element in the tile, in scan order."""
-        place = self._iota(self.geometry.axis) * np.int32(self._by) + np.int32(self._place)
+        place = self._iota(self.geometry.axis) * np.int32(self.step) + self._place
         last = np.int32(self._tile.geometry.length - 1)
         return last - place if self.geometry.reverse else place
 
@@ -67,10 +73,10 @@ class Comb(Tile):
     def _terms(self, view: View, shift: int) -> Address:
         """The address, which differs from that of other combs by a constant alone."""
         _, stride, lane_stride = view.strides
-        terms = [*self._tile.start(stride, shift), (self._iota(0), stride * self._by)]
+        terms = [*self._tile.start(stride, shift), (self._iota(0), stride * self.step)]
         terms += self.row_terms(view, lambda: self._iota(0))
         terms += self.lane_terms(lane_stride, self._iota(len(self.geometry.shape) - 1))
-        return [*terms, (jnp.int32(self._place), stride)]
+        return [*terms, (jnp.asarray(self._place), stride)]
 
 
 class ChunkedTile(OperatorAggregates):

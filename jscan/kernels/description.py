@@ -178,6 +178,21 @@ class Scan:
         parts = [part for ref, view in pairs for part in self._parts(tile, ref, view, shift)]
         return [*parts, *self._flags(tile, inputs, shift)]
 
+    def read_together(
+        self, together: Tile, each: Sequence[Tile], inputs: Sequence[Ref]
+    ) -> list[list[jax.Array]]:
+        """The same of tiles of which each has the neighbours of the one before it in memory."""
+        read: list[list[jax.Array]] = [[] for _ in each]
+        for ref, view in zip(inputs, self.views, strict=False):
+            if view.numbers > 1:
+                found = elements.load_apart(together, ref, view)
+            else:
+                found = [self._parts(tile, ref, view, 0) for tile in each]
+            for so_far, parts in zip(read, found, strict=True):
+                so_far += parts
+        pairs = zip(read, each, strict=True)
+        return [[*parts, *self._flags(tile, inputs, 0)] for parts, tile in pairs]
+
     def _parts(self, tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
         """The tile of an operand, which may have one element for all places."""
         if view.numbers > 1:
@@ -341,14 +356,35 @@ class Scan:
         if (self.flagged or self.restarts_at_rows) and tile.geometry.exclusive:
             restarts = self._restarts(tile, self._flags(tile, inputs, 0), 0) != 0
             values = [self._or_identity(restarts, v, k) for k, v in enumerate(values)]
-        kept = iter([v for v, used in zip(values, self.used_parts, strict=True) if used])
-        written = [(count, numbers) for count, used, numbers in self._written if used]
-        for ref, (count, numbers) in zip(outputs, written, strict=True):
-            own = [*itertools.islice(kept, count)]
+        written = self._by_results(values)
+        for ref, (own, numbers) in zip(outputs, written, strict=True):
             if numbers > 1:
                 elements.store(tile, ref, numbers, own)
             else:
                 tile.store(ref, *own)
+
+    def store_together(
+        self,
+        together: Tile,
+        each: Sequence[Tile],
+        outputs: Sequence[Ref],
+        scanned: Sequence[Sequence[jax.Array]],
+    ) -> None:
+        """The same of tiles that were read together; inclusive scans."""
+        found = [self._by_results(leaves[self.segmented :]) for leaves in scanned]
+        for ref, of_result in zip(outputs, zip(*found, strict=True), strict=True):
+            numbers = of_result[0][1]
+            if numbers > 1:
+                elements.store_apart(together, ref, numbers, [own for own, _ in of_result])
+            else:
+                for tile, (own, _) in zip(each, of_result, strict=True):
+                    tile.store(ref, *own)
+
+    def _by_results(self, values: Sequence[jax.Array]) -> list[tuple[list[jax.Array], int]]:
+        """The values of each result that is used, and how many numbers an element of it has."""
+        kept = iter([v for v, used in zip(values, self.used_parts, strict=True) if used])
+        written = [(count, numbers) for count, used, numbers in self._written if used]
+        return [([*itertools.islice(kept, count)], numbers) for count, numbers in written]
 
 
 Work = Callable[[Scan, Tile], None]

@@ -51,11 +51,12 @@ class Words(NamedTuple):
     width: int
 
     @classmethod
-    def of(cls, dtype: np.dtype, numbers: int, g: Geometry) -> Words:
+    def of(cls, dtype: np.dtype, numbers: int, tile: Tile) -> Words:
         """Those of elements of so many numbers."""
-        most = max(1, 16 // dtype.itemsize)
+        g, most = tile.geometry, max(1, 16 // dtype.itemsize)
         elements = max(1, min(most, g.length, g.rows * g.length // g.threads))
-        width = elements
+        elements = tile.neighbours or elements
+        width = min(elements, most)
         while 2 * width <= most and elements * numbers % (2 * width) == 0:
             width *= 2
         return cls(elements, width)
@@ -69,17 +70,22 @@ class Words(NamedTuple):
     ) -> tuple[Address, jax.Array | None]:
         """The address and the mask of so many words of each group, from the ``first`` on."""
         g, numbers, elements, width = tile.geometry, view.numbers, self.elements, words * self.width
-        shape = (*g.shape[:-1], g.length // elements * width)
+        groups = g.length if tile.neighbours else g.length // elements
+        shape = (*g.shape[:-1], groups * width)
         iota = functools.partial(lax.broadcasted_iota, jnp.int32, shape)
         place = iota(g.axis)
         group, within = lax.div(place, np.int32(width)), lax.rem(place, np.int32(width))
-        terms = [*tile.start(view.strides[1], 0), (group, elements * numbers), (within, 1)]
+        apart = numbers * (tile.step if tile.neighbours else elements)
+        terms = [*tile.start(view.strides[1], view.behind), (group, apart), (within, 1)]
         terms += tile.row_terms(view, lambda: iota(0))
         checks = []
-        if tile.may_end and not tile.inside:
-            number = tile.first_in_memory() * np.int32(numbers) + np.int32(first * self.width)
-            number += group * np.int32(elements * numbers) + within
-            checks.append(number >= 0 if g.reverse else number < np.int32(g.n * numbers))
+        ends = tile.may_end and not tile.inside
+        if ends or view.behind:
+            begin = tile.first_in_memory() + np.int32(view.behind if g.reverse else -view.behind)
+            number = begin * np.int32(numbers) + np.int32(first * self.width)
+            number += group * np.int32(apart) + within
+            checks += [number >= 0] if view.behind or g.reverse else []
+            checks += [number < np.int32(g.n * numbers)] if view.behind or not g.reverse else []
         if g.outer % g.rows:
             checks.append(tile.rows_exist(iota(0)))
         mask = functools.reduce(lax.bitwise_and, checks) if checks else None
@@ -102,18 +108,25 @@ def load(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
     """The leaves of the tile: of each number its parts; undefined where there is no element."""
     if not view.strides[1]:
         return _load_common(tile, ref, view)
+    return [language.interleave(leaf) for leaf in zip(*load_apart(tile, ref, view), strict=True)]
+
+
+def load_apart(tile: Tile, ref: Ref, view: View) -> list[list[jax.Array]]:
+    """The same of each neighbour that a thread has, in the order of memory."""
+    if not view.strides[1]:
+        return [_load_common(tile, ref, view)] * tile.neighbours
     numbers, parts = view.numbers, range(memory.parts(ref.dtype))
-    words = Words.of(ref.dtype, numbers, tile.geometry)
+    words = Words.of(ref.dtype, numbers, tile)
     read = []
     for m in range(words.count(numbers)):
         at, mask = words.addressed(tile, view, m)
         word = language.load_parts(ref, at, mask=mask)
         read.append([language.deinterleave(part, words.width) for part in word])
-    leaves = []
-    for j in range(numbers):
-        places = [divmod(numbers * e + j, words.width) for e in range(words.elements)]
-        leaves += [language.interleave([read[m][part][w] for m, w in places]) for part in parts]
-    return leaves
+    found = []
+    for e in range(words.elements):
+        places = [divmod(numbers * e + j, words.width) for j in range(numbers)]
+        found.append([read[m][part][w] for m, w in places for part in parts])
+    return found
 
 
 def _load_common(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
@@ -132,11 +145,21 @@ def _load_common(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
 
 def store(tile: Tile, ref: Ref, numbers: int, leaves: Sequence[jax.Array]) -> None:
     """Writes the leaves of the tile to a result of the scan's full shape, as `load` reads them."""
+    elements = Words.of(ref.dtype, numbers, tile).elements
+    each = zip(*(language.deinterleave(x, elements) for x in leaves), strict=True)
+    store_apart(tile, ref, numbers, [*each])
+
+
+def store_apart(
+    tile: Tile, ref: Ref, numbers: int, neighbours: Sequence[Sequence[jax.Array]]
+) -> None:
+    """Writes leaves of each neighbour that a thread has, in the order of memory."""
     g, parts = tile.geometry, memory.parts(ref.dtype)
     view = View((g.outer, g.n, 1), (1, g.outer), numbers)
-    words = Words.of(ref.dtype, numbers, g)
-    kept = leaves if parts == 2 else [x.astype(ref.dtype) for x in leaves]
-    apart = [language.deinterleave(x, words.elements) for x in kept]
+    words = Words.of(ref.dtype, numbers, tile)
+    apart = [
+        leaves if parts == 2 else [x.astype(ref.dtype) for x in leaves] for leaves in neighbours
+    ]
     first, count = 0, words.count(numbers)
     while first < count:
         several = min(WRITTEN, 1 << ((count - first).bit_length() - 1))
@@ -144,7 +167,7 @@ def store(tile: Tile, ref: Ref, numbers: int, leaves: Sequence[jax.Array]) -> No
         within = range(first * words.width, (first + several) * words.width)
         places = [divmod(number, numbers) for number in within]
         found = [
-            language.interleave([apart[j * parts + part][e] for e, j in places])
+            language.interleave([apart[e][j * parts + part] for e, j in places])
             for part in range(parts)
         ]
         language.store(ref, at, found, mask=mask)

@@ -80,7 +80,7 @@ class Cut:
             *(reverse, exclusive),
             mixed=len(widths) > 1,
             row=row,
-            together=tuned.together,
+            together=1 if tuned.lanes == 1 else tuned.together,
             mirrored=mirrored and reverse and tuned.lanes > 1 and not tuned.chunk,
             threads=32 * tuned.warps,
             narrow=narrow,

@@ -45,6 +45,7 @@ class View:
     shape: tuple[int, int, int]  # the operand's own (outer, n, inner), 1 where it is broadcast
     row_period: tuple[int, int]  # (repeat, count): its row is (row // repeat) % count
     numbers: int = 1  # of each element, side by side: see `jscan.kernels.elements`
+    behind: int = 0  # how many places earlier in the scan elements of several numbers are read
     once: bool = False  # whether it is read once, and leaves the cache before others
 
     def follows(self, g: Geometry) -> bool:

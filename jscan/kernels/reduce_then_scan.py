@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language, launch, scan_then_propagate, totals
+from jscan.kernels import language, launch, scan_then_propagate, totals, walking
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import commuting_identity
@@ -36,6 +36,8 @@ def run(
     scan: Scan, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array] = ()
 ) -> list[jax.Array]:
     """Runs the kernels; parts are the tiles of ``scan``'s geometry."""
+    if cut.tuned.chunk:
+        return walking.run(scan, cut, interpret, beside)
     strip = min(cut.tuned.strip, scan.geometry.length)
     if scan.geometry.tiles == 1:  # nothing comes before the only part
         walk = functools.partial(_scan, scan, strip)

@@ -155,6 +155,8 @@ def scan(
         shape = dataclasses.replace(shape, outer=1, n=full[0])
     wanted = tuple(u for d, u in zip(results, used, strict=True) for _ in read_dtypes(d))
     real_used = tuple(u for d, u in zip(results, used, strict=True) for _ in real_dtypes(d))
+    few = 2 * sum(real_used) <= shape.leaves
+    shape = dataclasses.replace(shape, few_results=few, exclusive=exclusive)
     if method == "auto" and tuning.suits_two_passes(shape, sum(real_used)):
         method = "reduce_then_scan"
     if row:
@@ -164,8 +166,10 @@ def scan(
         tuned = tuning.chosen(shape, method, tuning.SCAN)
         if method in ("auto", "block") and tuned.length >= shape.n:
             tuned = tuning.columns(shape, tuned)
+    whole = not (shape.large or shape.walked)  # a thread takes single elements of what is not
     by_words = (
-        not row
+        whole
+        and not row
         and not (segmented and before is not None)
         and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
         and _takes_a_lead(combine, real_used, exclusive and before is None, segmented)
@@ -189,7 +193,7 @@ def scan(
         # 2026-11-24).
         mirrored=not _is_linear(combine),
         # Segmented, wide elements take more registers so: uint64 255, 186 before (sm_90).
-        turned=not segmented or max(d.itemsize for d in written) <= shifting.WIDEST,
+        turned=whole and (not segmented or max(d.itemsize for d in written) <= shifting.WIDEST),
         by_words=by_words,
     )
     cut, flag_bits = cut_into(operands), None
@@ -235,7 +239,11 @@ def _add_bits(
 ) -> Bits | None:
     """Adds words of flags to the operands that are cut; None where no tile can read these."""
     width, strips = marks.width(flat=flat), (cut.tuned.strip_or_tile, cut.tuned.held)
-    if width is None or not all(spreading.fits(cut.geometry, s, width) for s in strips):
+    if (
+        width is None
+        or cut.tuned.chunk
+        or not all(spreading.fits(cut.geometry, s, width) for s in strips)
+    ):
         return None
     words = marks.words(flat=flat)
     of_words = (*full[:axis], words.shape[axis], *full[axis + 1 :])
@@ -263,7 +271,7 @@ def _row(
     alone = shape.outer == 1 and not reverse and not shape.segmented
     whole = all(x.size == math.prod(full) for x in operands)
     fits = (shape.outer + 1) * shape.n < extent.FAR
-    suits = shape.inner == 1 and not aligned and not alone and whole and fits
+    suits = shape.inner == 1 and not aligned and not alone and whole and fits and not shape.large
     return shape.n if suits and tuning.suits_one_row(shape) else 0
 
 

@@ -41,12 +41,14 @@ def scan_elements(
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
     start: Sequence[jax.Array] | None = None,
+    behind: Sequence[int] = (),
 ) -> list[jax.Array] | str:
     """Scans ``arrays`` along ``axis``, whose last dimension holds the numbers of each element.
 
     Returns the ``used`` ones, or why they cannot be read and written as they lie. The method is one
     that `scanning.why_not` has nothing to say against. ``flags``, and ``start``, which is what
-    comes before the first element of each number, have one dimension less.
+    comes before the first element of each number, have one dimension less. Of each array the
+    element so many places ``behind`` in scan order is read; what there is none of is undefined.
     """
     before = Start.of(start, None)
     beside = [*([] if flags is None else [flags]), *([] if before is None else before.values)]
@@ -87,7 +89,12 @@ def scan_elements(
     described = scanning.described_as(
         combine, cut, results, tuple(used), None, segmented=flags is not None
     )
-    described = dataclasses.replace(described, numbers=counts)
+    views = [
+        dataclasses.replace(view, behind=places)
+        for view, places in zip(described.views, behind, strict=False)
+    ]
+    views += described.views[len(views) :]
+    described = dataclasses.replace(described, numbers=counts, views=tuple(views))
     given: list[jax.Array] = []
     if before is not None:
         given, place = placed(before, full, axis)
@@ -118,6 +125,7 @@ def _cut(
     counts = [x.shape[-1] for x in arrays]
     written = zip(results, counts, used, strict=True)
     values = sum(count * len(real_dtypes(dtype)) for dtype, count, is_used in written if is_used)
+    shape = dataclasses.replace(shape, few_results=2 * values <= shape.leaves)
     if method == "auto" and tuning.suits_two_passes(shape, values):
         method = "reduce_then_scan"
     tuned = tuning.chosen(shape, method, tuning.SCAN)

@@ -44,6 +44,7 @@ from jscan.kernels.words import Address, Words
 class Tile:
     """One program's tile: made inside a kernel from the program's number."""
 
+    step, neighbours = 1, 0  # of `chunks.Comb`
     def __init__(self, geometry: Geometry, program: jax.Array):
         g = self.geometry = geometry
         # Tiles are numbered slowest, so that a tile's predecessors in its row have lower program

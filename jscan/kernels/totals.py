@@ -74,6 +74,9 @@ def scanned(
     """The totals up to and with each tile; rows of more than ``tile`` go the ``longer`` way."""
     g = scan.geometry
     shape, leaves = (g.outer, g.tiles, g.inner), dtypes(scan)
+    words = sum(-(-dtype.itemsize // 4) for dtype in leaves)
+    if words > 4:  # a thread keeps one, or four of a few words
+        tile = min(tile, tuning.THREADS * (1 if words > 8 else 4))
     length = min(tuning.next_power_of_2(g.tiles), tuning.next_power_of_2(tile))
     tuned = tuning.Tuning(length, lanes=1, warps=max(1, min(8, length // 256)), window=1)
     cut = launch.Cut([x.reshape(shape) for x in totals], shape, 1, tuned)

@@ -23,7 +23,7 @@ from jscan.plain.uneven import with_end
 from jscan.primitives import AxisName, joined, parted
 
 LARGEST = 4
-"""The most states that kernels take together: of K, they combine K * K + K numbers."""
+"""The most states of which numbers are leaves of a scan: of K, they are K * K + K."""
 
 BY_SUMS = 8
 """The most states of which products are sums that XLA fuses with what surrounds them."""

@@ -1,7 +1,7 @@
 """The rules of ``elements_p``: those of ``scan_p`` on the numbers of elements, but for kernels.
 
 Kernels read and write elements as they lie. Derivatives and parts on several devices are those of
-the scan of numbers.
+the scan of numbers, or of a scan in plain JAX by the whole operator where there is one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from jax.extend import core
 from jax.interpreters import ad
 
 from jscan import extent
-from jscan.combine import Combine
+from jscan.blocks import Whole
+from jscan.combine import Combine, accumulation_dtype
 from jscan.derivatives import transposition
 from jscan.derivatives.tangents import Tangent, is_moving, zero_of
 from jscan.elements import apart, elements_p, leading, numbers, parted
+from jscan.plain.scan import scan_flat
 from jscan.rules import base
 from jscan.rules.scan import scan_in_kernels
+from jscan.starts import Start
 
 
 def elements_abstract_eval(
@@ -40,7 +43,74 @@ def elements_abstract_eval(
     return results
 
 
+def elements_in_plain_jax(
+    *operands: jax.Array, whole: Whole | None, **params: Any
+) -> list[jax.Array]:
+    """The scan of numbers, or by the whole operator."""
+    return apart(*operands, **params) if whole is None else _by_whole(whole, *operands, **params)
+
+
+def _by_whole(
+    whole: Whole,
+    *operands: jax.Array,
+    axis: int,
+    reverse: bool,
+    segmented: bool,
+    started: bool,
+    used: tuple[bool, ...],
+    **_: Any,
+) -> list[jax.Array]:
+    """The scan by an operator on elements that are whole."""
+    arrays, flags, before = parted(operands, len(used), segmented=segmented)
+    full = leading(operands)
+    wide = [
+        jnp.broadcast_to(x, (*full, x.shape[-1])).astype(accumulation_dtype(x.dtype))
+        for x in arrays
+    ]
+    results = scan_flat(
+        whole,
+        wide,
+        None if flags is None else flags[..., 0],
+        axis=axis,
+        reverse=reverse,
+        identity=None,
+        start=Start(before) if started else None,
+    )
+    each = zip(results, arrays, used, strict=True)
+    return [y.astype(x.dtype) for y, x, is_used in each if is_used]
+
+
 def elements_in_kernels(
+    *operands: jax.Array, whole: Whole | None, axis: int, method: str, **params: Any
+) -> list[jax.Array]:
+    """The scan by kernels; elements of many numbers that have others between them are moved."""
+    last = operands[0].ndim - 2
+    if whole is not None:
+        method = method_of_large(method)
+    if whole is None or axis == last:
+        return _in_kernels(*operands, axis=axis, method=method, **params)
+    moved = [jnp.moveaxis(x, axis, last) for x in operands]
+    results = _in_kernels(*moved, axis=last, method=method, **params)
+    return [jnp.moveaxis(x, last, axis) for x in results]
+
+
+def method_of_large(method: str) -> str:
+    """The method by which elements of many numbers are scanned, in two passes.
+
+    Raises:
+      base.NoKernel: it is another, whose one pass would combine a window of tiles, too.
+    """
+    if method == "repeatable":
+        return "reduce_then_scan"
+    if method in ("lookback", "serial_lookback", "chained"):
+        raise base.NoKernel(
+            "elements of so many numbers are scanned in two passes, as by 'auto', "
+            "'reduce_then_scan' and 'scan_then_propagate'"
+        )
+    return method
+
+
+def _in_kernels(
     *operands: jax.Array,
     combine: Combine,
     axis: int,
@@ -89,8 +159,12 @@ def in_place(
     method: str,
     tile: Hashable,
     interpret: bool,
+    behind: Sequence[int] = (),
 ) -> list[jax.Array] | None:
-    """The scan by kernels that read and write elements as they lie; None where none can."""
+    """The scan by kernels that read and write elements as they lie; None where none can.
+
+    Each array may be that of elements so many places ``behind``.
+    """
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan import kernels
 
@@ -100,7 +174,7 @@ def in_place(
     if kernels.why_not(full, exclusive=False, **how) is not None:
         return None
     how |= {"reverse": reverse, "used": used, "interpret": interpret, "start": start}
-    found = kernels.scan_elements(arrays, flags, **how)
+    found = kernels.scan_elements(arrays, flags, behind=behind, **how)
     return None if isinstance(found, str) else found
 
 
@@ -120,7 +194,7 @@ def elements_batch(
 def elements_jvp(
     primals: Sequence[jax.Array], tangents: Sequence[Tangent], **params: Any
 ) -> tuple[list[jax.Array], list[Tangent]]:
-    """Results and tangents of the scan of numbers."""
+    """Results and tangents of the scan in plain JAX."""
     moving = [i for i, t in enumerate(tangents) if is_moving(t)]
     if not moving:
         results = elements_p.bind(*primals, **params)
@@ -128,7 +202,8 @@ def elements_jvp(
 
     def of_moving(*moved: jax.Array) -> list[jax.Array]:
         there = dict(zip(moving, moved, strict=True))
-        return apart(*(there.get(i, x) for i, x in enumerate(primals)), **params)
+        given = (there.get(i, x) for i, x in enumerate(primals))
+        return elements_in_plain_jax(*given, **params)
 
     given: list[Any] = [tangents[i] for i in moving]
     results, found = jax.jvp(of_moving, [primals[i] for i in moving], given)
@@ -138,13 +213,13 @@ def elements_jvp(
 def elements_transpose(
     cotangents: Sequence[Tangent], *operands: Any, combine: Combine, **params: Any
 ) -> list[Any]:
-    """The cotangents of the scan of numbers, where that is linear in what is asked for."""
+    """The cotangents of the scan in plain JAX, where that is linear in what is asked for."""
     moving = transposition.undefined(operands)
 
     def of_moving(*moved: jax.Array) -> list[jax.Array]:
         there = dict(zip(moving, moved, strict=True))
         given = [there.get(i, x) for i, x in enumerate(operands)]
-        return apart(*given, combine=combine, **params)
+        return elements_in_plain_jax(*given, combine=combine, **params)
 
     arrays, _, _ = parted(operands, len(params["used"]), segmented=params["segmented"])
     dtypes = [x.aval.dtype if ad.is_undefined_primal(x) else x.dtype for x in operands]
@@ -169,6 +244,10 @@ def elements_dce(
     combine, used = params["combine"], params["used"]
     wanted = iter(used_outputs)
     used = tuple(is_used and next(wanted) for is_used in used)
+    if params["whole"] is not None:
+        params["used"] = used
+        kept_results = [v for v, is_used in zip(eqn.outvars, used_outputs, strict=True) if is_used]
+        return [True] * operands, eqn.replace(outvars=kept_results, params=params)
     owner = [i for i in range(len(used)) for _ in range(avals[i].shape[-1])]
     kept = {i for i, is_used in enumerate(used) if is_used}
     while True:
@@ -197,10 +276,10 @@ base.register(
     elements_p,
     name="scan",
     abstract_eval=elements_abstract_eval,
-    plain=apart,
+    plain=elements_in_plain_jax,
     across=apart,
     in_kernels=elements_in_kernels,
-    divisible=lambda **_: apart,
+    divisible=lambda **_: elements_in_plain_jax,
     batch=elements_batch,
     jvp=elements_jvp,
     transpose=elements_transpose,

@@ -8,6 +8,7 @@ the other end and with A transposed and one place on:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from jax.core import ShapedArray
 from jax.interpreters import ad
 
 from jscan import extent, heads, matrices
+from jscan.blocks import MOST_WORDS
 from jscan.combine import accumulation_dtype
 from jscan.derivatives import transposition
 from jscan.derivatives.tangents import Tangent, is_moving, summed_to, zero_of
@@ -30,8 +32,9 @@ from jscan.plain.matrices import (
     matrix_on_cpu,
     matrix_uneven,
 )
+from jscan.primitives import AxisName
 from jscan.rules import base, partition
-from jscan.rules.elements import in_place
+from jscan.rules.elements import in_place, method_of_large
 from jscan.rules.grids import Labels
 from jscan.rules.scan import scan_in_kernels
 
@@ -47,6 +50,8 @@ def matrix_abstract_eval(
 def matrix_in_kernels(
     *operands: jax.Array,
     stored: str,
+    turned: bool,
+    shared: bool,
     axis: int,
     reverse: bool,
     segmented: bool,
@@ -56,26 +61,49 @@ def matrix_in_kernels(
     **_: Any,
 ) -> list[jax.Array]:
     """The states by the kernels of a scan over the numbers that matrices and terms hold."""
-    terms = operands[1]
-    size = terms.shape[-2]
+    held, terms, *flags = operands
+    size, wide, last = terms.shape[-2], accumulation_dtype(terms.dtype), terms.ndim - 3
     if size > LARGEST:
-        raise base.NoKernel(
-            f"matrices of {size} x {size} do not fit the registers of a program; "
-            f"those of {LARGEST} x {LARGEST} do"
-        )
-    held, flags = operands[0], operands[2:]
-    operator = matrices.operator(stored, size, accumulation_dtype(terms.dtype))
-    how: dict[str, Any] = {"combine": operator, "axis": axis, "reverse": reverse}
+        if (size + 1) * size * -(-wide.itemsize // 4) > MOST_WORDS:
+            raise base.NoKernel(
+                f"matrices of {size} x {size} do not fit the registers of a thread; of float32 "
+                "those of 7 x 7 do"
+            )
+        method = method_of_large(method)
+        if axis != last:  # a thread takes elements that are neighbours
+            again: dict[str, Any] = {"stored": stored, "turned": turned, "shared": shared}
+            again |= {"reverse": reverse, "segmented": segmented, "method": method}
+            moved = [jnp.moveaxis(x, axis, last) for x in operands]
+            there = matrix_in_kernels(*moved, axis=last, tile=tile, interpret=interpret, **again)
+            return [jnp.moveaxis(there[0], last, axis)]
+    how: dict[str, Any] = {"axis": axis, "reverse": reverse}
+    # What a thread reads of the place before has to begin with a word.
+    in_words = stored == "full" and size * size * held.dtype.itemsize % 16 == 0
+    if turned and not (in_words and held.shape[axis] == terms.shape[axis]):
+        held = matrices_turned(held, stored=stored, shared=shared, axis_name=(), **how)
+        turned = False
+    if turned:
+        operator = matrices.turned_operator(size, wide)
+    else:
+        operator = matrices.operator(stored, size, wide)
     how |= {"method": method, "tile": tile, "interpret": interpret}
     found = in_place(
         [held.reshape(*held.shape[:-2], -1), terms[..., 0]],
         flags[0][..., 0, 0] if flags else None,
         None,
         used=(False, True),
+        combine=operator,
+        behind=(int(turned), 0),
         **how,
     )
     if found is not None:
         return [found[0][..., None]]
+    if turned:
+        along: dict[str, Any] = {"axis": axis, "reverse": reverse, "axis_name": ()}
+        held = matrices_turned(held, stored=stored, shared=shared, **along)
+        operator = matrices.operator(stored, size, wide)
+    operands = (held, terms, *flags)
+    how["combine"] = operator
     leaves, rows = as_leaves(*operands, axis=axis)
     results = scan_in_kernels(
         *leaves,
@@ -87,6 +115,34 @@ def matrix_in_kernels(
         **how,
     )
     return [jnp.stack(results, -1)[..., None]]
+
+
+def matrices_turned(
+    held: jax.Array, *, stored: str, shared: bool, axis: int, reverse: bool, axis_name: AxisName
+) -> jax.Array:
+    """The matrices of the places before in scan order, transposed."""
+    if not shared:
+        along: dict[str, Any] = {"axis": axis, "reverse": reverse, "axis_name": axis_name}
+        held = heads.shift([held], None, [_zero(held)], **along)[0]
+    return matrices.transposed(held, stored)
+
+
+def _spelled(form: base.Form) -> base.Form:
+    """A form that turns matrices before it goes on."""
+
+    @functools.wraps(form)
+    def spelled(held: jax.Array, *others: jax.Array, turned: bool, **params: Any) -> Any:
+        if turned:
+            names = ("stored", "shared", "axis", "reverse", "axis_name")
+            held = matrices_turned(held, **{name: params[name] for name in names})
+        return form(held, *others, **params)
+
+    return spelled
+
+
+def _bind(*operands: jax.Array, **params: Any) -> list[jax.Array]:
+    results: list[jax.Array] = matrix_p.bind(*operands, turned=False, **params)
+    return results
 
 
 def matrix_dimensions(
@@ -120,6 +176,17 @@ def matrix_jvp(
     primals: Sequence[jax.Array], tangents: Sequence[Tangent], **params: Any
 ) -> tuple[list[jax.Array], list[Tangent]]:
     """The states, and the recurrence of what the tangents of matrices and terms make of them."""
+    if params["turned"]:
+        moving = [i for i, t in enumerate(tangents) if is_moving(t)]
+
+        def of_moving(*moved: jax.Array) -> list[jax.Array]:
+            there = dict(zip(moving, moved, strict=True))
+            given = (there.get(i, x) for i, x in enumerate(primals))
+            return _spelled(_bind)(*given, **params)
+
+        given: list[Any] = [tangents[i] for i in moving]
+        results, found = jax.jvp(of_moving, [primals[i] for i in moving], given)
+        return results, found
     held, terms, *flags = primals
     turning, coming = tangents[:2]
     [states] = matrix_p.bind(*primals, **params)
@@ -151,13 +218,12 @@ def matrix_transpose(
             "jscan: this matrix recurrence is linear in b and h0 alone, so it has no transpose in "
             "A or segments"
         )
-    axis, stored, reverse = params["axis"], params["stored"], not params["reverse"]
-    if not params["shared"]:
-        along = {"axis": axis, "reverse": reverse, "axis_name": params["axis_name"]}
-        held = heads.shift([held], None, [_zero(held)], **along)[0]
-    params |= {"segmented": segmented, "reverse": reverse}
+    if params["turned"]:
+        names = ("stored", "shared", "axis", "reverse", "axis_name")
+        held = matrices_turned(held, **{name: params[name] for name in names})
+    params |= {"segmented": segmented, "reverse": not params["reverse"], "turned": True}
     given = ad.instantiate_zeros(cotangents[0])
-    [back] = matrix_p.bind(matrices.transposed(held, stored), given, *flags, **params)
+    [back] = matrix_p.bind(held, given, *flags, **params)
     return [None, summed_to(back, terms.aval), *[None] * segmented]
 
 
@@ -169,12 +235,13 @@ base.register(
     matrix_p,
     name="recurrence",
     abstract_eval=matrix_abstract_eval,
-    plain=matrix_in_tree,
-    across=matrix_across,
+    plain=_spelled(matrix_in_tree),
+    across=_spelled(matrix_across),
     uneven=matrix_uneven,
+    divisible=lambda turned, **_: _spelled(_bind) if turned else None,
     in_kernels=matrix_in_kernels,
     dimensions=matrix_dimensions,
-    on_cpu=matrix_on_cpu,
+    on_cpu=_spelled(matrix_on_cpu),
     batch=matrix_batch,
     jvp=matrix_jvp,
     transpose=matrix_transpose,

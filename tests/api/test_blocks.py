@@ -51,6 +51,8 @@ OPERATORS = {
     "log semiring": (log_product, drawn((23, 2, 2))[0]),
     "quaternions": (hamilton, drawn((23, 4))[0]),
     "filter": (kalman, drawn((23, 2, 2), (23, 2), (23, 2, 2))),
+    "5 x 5": (product, drawn((23, 5, 5))[0]),
+    "2 x 2, seven in a block": (product, drawn((23, 7, 2, 2))[0]),
 }
 
 
@@ -194,7 +196,7 @@ def test_blocks_of_rows_and_batches_are_scanned_along_their_axis():
 @pytest.mark.parametrize(
     ("fn", "shape", "reason"),
     [
-        (lambda a, b: a @ b, (9, 6, 6), "36 numbers, of which kernels take 24"),
+        (lambda a, b: a @ b, (9, 9, 9), "81 numbers, of which kernels take 64"),
         (lambda a, b: a[::-1] + b, (9, 2, 2), "it reverses leading dimensions"),
         (lambda a, b: a + jnp.linalg.inv(b), (9, 2, 2), "it calls lu"),
         (lambda a, b: a + jnp.sort(b), (9, 3), "it calls sort"),

@@ -15,8 +15,10 @@ import jscan
 from jscan import elements, primitives
 from jscan.combine import trace
 from jscan.kernels import language, scan_elements, tuning
+from jscan.kernels.chunks import Comb
 from jscan.kernels.elements import Words
 from jscan.kernels.layout import Geometry
+from jscan.kernels.tile import Tile
 from tests.cases import head_flags
 from tests.kernels.test_lowering import cuda_program
 
@@ -340,14 +342,21 @@ def test_tiles_are_taken_apart_and_put_together(count):
 
 
 def test_words_are_as_wide_as_threads_have_numbers():
-    g = Geometry(1, 2**20, 1, 1, 256, 1, reverse=False, exclusive=False, threads=32)
-    few = Geometry(1, 2**20, 1, 1, 256, 1, reverse=False, exclusive=False, threads=128)
+    g, few = (
+        Tile(
+            Geometry(1, 2**20, 1, 1, 256, 1, reverse=False, exclusive=False, threads=threads),
+            jnp.int32(0),
+        )
+        for threads in (32, 128)
+    )
     f32, f16, f64 = np.dtype("float32"), np.dtype("float16"), np.dtype("float64")
     assert Words.of(f32, 9, g) == (4, 4)
     assert Words.of(f16, 4, g) == (8, 8)
     assert Words.of(f64, 4, g) == (2, 2)
     assert Words.of(f32, 16, few) == (2, 4)
     assert Words.of(f32, 9, few) == (2, 2)
+    assert Words.of(f32, 4, Comb(g, 8, 0, 2)) == (2, 4)
+    assert Words.of(f32, 9, Comb(g, 8, 0, 1)) == (1, 1)
 
 
 def test_numbers_of_elements_keep_their_order():

@@ -18,6 +18,8 @@ from jscan.kernels.tuning.choose import lookback as lookback
 from jscan.kernels.tuning.choose import serial as serial
 from jscan.kernels.tuning.choose import suits_block as suits_block
 from jscan.kernels.tuning.choose import suits_words as suits_words
+from jscan.kernels.tuning.cut import LARGE as LARGE
+from jscan.kernels.tuning.cut import THREADS as THREADS
 from jscan.kernels.tuning.cut import Shape as Shape
 from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2

@@ -11,7 +11,7 @@ import dataclasses
 import math
 
 from jscan.kernels.tuning import measured
-from jscan.kernels.tuning.cut import HEAVY, Shape, Tuning, next_power_of_2
+from jscan.kernels.tuning.cut import HEAVY, THREADS, Shape, Tuning, next_power_of_2
 
 
 def suits_levels(shape: Shape) -> bool:
@@ -25,7 +25,13 @@ def suits_levels(shape: Shape) -> bool:
 
 
 def suits_two_passes(shape: Shape, results: int) -> bool:
-    """Whether two passes are better than one: where operands stay in the cache between them."""
+    """Whether two passes are better than one: where operands stay in the cache between them.
+
+    And of elements of many words, of which one pass combines a window of tiles as well: float64
+    products of 4 x 4, 2^20, 255 µs and 439 (H100, 2026-11-26).
+    """
+    if shape.large or (shape.walked and shape.outer * shape.n >= MANY):
+        return True
     two_words = (shape.leaves, shape.width, results) == (2, 8, 1)
     least, most = measured.device().two_passes
     few = least < shape.outer * shape.n <= most
@@ -37,7 +43,11 @@ def parts(shape: Shape) -> Tuning:
     if shape.tile is not None:
         return dataclasses.replace(shape.tile, rows=1, strip=shape.tile.strip_or_tile)
     lanes, warps, strip = 1, 1, 1024
-    if shape.inner > 1:
+    if shape.walked:
+        return _chunks(shape)
+    if shape.large:
+        strip = THREADS
+    elif shape.inner > 1:
         lanes = min(32, next_power_of_2(shape.inner))
         strip = max(16, 1024 // lanes // shape.words)
     else:
@@ -46,6 +56,26 @@ def parts(shape: Shape) -> Tuning:
         if shape.width > 16:
             strip = max(128, strip * 4 // shape.words)
     return Tuning(_part(shape, lanes, strip), lanes, warps, 1, strip=strip)
+
+
+MANY = 2**18
+"""So many elements are enough for threads that walk."""
+
+
+def _chunks(shape: Shape) -> Tuning:
+    """The chunks that threads walk.
+
+    Recurrences of 4 x 4 matrices, 2^20, chunks of 32: 95 µs by two elements at once, 126 by one,
+    118 by four; of 16 107, of 64 110; in one pass 208. Elements of a filter with 56 numbers, 2^16,
+    chunks of 4: 70 µs, of 8 75, by strips 97; products of 8 x 8, 2^18, of 4, 8 and 16: 180, 141 and
+    134, by strips 195; but of 6 x 6 116, 97 and 92, by strips 78 (H100, 2026-11-26).
+    """
+    together = shape.together
+    enough, longest = 7 * together * measured.device().programs, 16 * together
+    chunk, total = 4, shape.outer * shape.n
+    while chunk < longest and total >= 2 * chunk * enough and shape.n >= 2 * chunk * THREADS:
+        chunk *= 2
+    return Tuning(chunk * THREADS, lanes=1, warps=1, window=1, chunk=chunk, together=together)
 
 
 def _part(shape: Shape, lanes: int, strip: int) -> int:

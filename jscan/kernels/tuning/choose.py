@@ -16,7 +16,16 @@ from collections.abc import Callable, Mapping
 
 from jscan.kernels.tuning import measured
 from jscan.kernels.tuning.by_strips import alone, parts, strips, tree, walks
-from jscan.kernels.tuning.cut import HEAVY, Rule, Shape, Tuning, first_match, next_power_of_2
+from jscan.kernels.tuning.cut import (
+    HEAVY,
+    THREADS,
+    WIDE,
+    Rule,
+    Shape,
+    Tuning,
+    first_match,
+    next_power_of_2,
+)
 from jscan.kernels.tuning.holding import LIGHT
 from jscan.kernels.tuning.pressure import of_a_warp, of_steps
 
@@ -25,7 +34,7 @@ from jscan.kernels.tuning.pressure import of_a_warp, of_steps
 
 def longest_block(shape: Shape) -> int:
     """The most elements of a row that fit a tile."""
-    return measured.device().block_bytes // shape.width
+    return THREADS if shape.large else measured.device().block_bytes // shape.width
 
 
 def block(shape: Shape) -> Tuning | None:
@@ -36,6 +45,9 @@ def block(shape: Shape) -> Tuning | None:
         return None
     if shape.tile is not None:
         return dataclasses.replace(shape.tile, length=length, strip=0)
+    if shape.large:
+        rows = min(THREADS // length, next_power_of_2(shape.outer))
+        return Tuning(length=length, lanes=1, warps=1, window=1, rows=rows)
     lanes = 1
     if shape.inner > 1:
         lanes = min(next_power_of_2(shape.inner), max(64, 1024 // length))
@@ -92,12 +104,6 @@ def suits_block(shape: Shape, tile: Tuning) -> bool:
 # --- several programs a row ---------------------------------------------------------------------
 
 
-WIDE = 12
-"""Elements of more words are cut by their bytes. Products of 2^22 matrices: 3 x 3, 151 µs with 256
-positions and one warp, 149 with 512, 221 with 128; 4 x 4, 416 with 512 and four warps, 518 with 256
-and two, 615 with 128 and one (H200, 2026-11-23). More positions a thread spill (sm_90)."""
-
-
 def lookback(shape: Shape) -> Tuning:
     """The tile of a row that several programs share."""
     if shape.tile is not None:
@@ -120,7 +126,7 @@ def chain(shape: Shape) -> Tuning:
     tiles 1.06 ms (H200, 2026-11-22). Segments cut the chain.
     """
     tuned = _however_few(shape)
-    if shape.tile is not None or shape.segmented or shape.inner > 1:
+    if shape.tile is not None or shape.segmented or shape.inner > 1 or shape.large:
         return tuned
     fat = 1
     while fat < 8 and tuned.length * fat * 16 <= shape.n:
@@ -136,10 +142,17 @@ def _however_few(shape: Shape) -> Tuning:
 
 
 def of_neighbours(shape: Shape, rule: Rule) -> Tuning:
-    """The tile of a row whose elements are neighbours in memory."""
+    """The tile of a row whose elements are neighbours in memory.
+
+    Products of 2^22 matrices: 3 x 3, 151 µs with 256 positions and one warp, 149 with 512, 221 with
+    128; 4 x 4, 416 with 512 and four warps, 518 with 256 and two, 615 with 128 and one (H200,
+    2026-11-23). More positions a thread spill (sm_90).
+    """
     length = max(rule.length // 2, 256) if shape.equations > HEAVY else rule.length
     warps = rule.warps
-    if shape.words > WIDE:
+    if shape.large:
+        length, warps = THREADS, 1
+    elif shape.words > WIDE:
         length, warps = (256, 1) if shape.width <= 48 else (512 if shape.width <= 64 else 256, 4)
     return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
 

@@ -24,9 +24,10 @@ class Tuning:
     """The cut of a scan: rows, positions and lanes of a tile, warps a program, tiles a window.
 
     Reductions, and scans in two passes, read a tile in strips of so many positions; 0 stands for
-    the whole tile. A thread takes so many neighbouring lanes ``together``. A tile that is ``held``
-    as it was read is scanned in strips of so many positions; 0 for one that is not. One that is cut
-    into chunks has so many positions in each (`kernels.chunks`).
+    the whole tile. A thread takes so many neighbouring lanes ``together``, or positions of a chunk
+    that it walks. A tile that is ``held`` as it was read is scanned in strips of so many positions;
+    0 for one that is not. One that is cut into chunks has so many positions in each
+    (`kernels.chunks`, `kernels.walking`).
     """
 
     length: int
@@ -45,6 +46,20 @@ class Tuning:
         return min(self.strip or self.length, self.length)
 
 
+THREADS = 32
+"""The threads of a warp."""
+
+WIDE = 12
+"""Elements of more words than this are cut by their bytes."""
+
+LARGE = 24
+"""Elements of more words than this, by an operator that does more than to combine them one by one,
+are held one a thread, and scanned in two passes."""
+
+WALKED = 48
+"""Of so many words and more a thread walks a chunk by itself (`kernels.walking`)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Shape:
     """What a choice depends on: (outer, n, inner), and the operands of one element."""
@@ -61,6 +76,8 @@ class Shape:
     complex: bool = False  # whether a leaf is of complex numbers, which are two real leaves
     wide_extrema: bool = False  # whether it is the greatest or least of float64: ten instructions
     selects: bool = False  # whether the operator selects what it takes from either side
+    few_results: bool = False  # whether half of the leaves at most are results
+    exclusive: bool = False
     tile: Tuning | None = None  # the cut to take instead of a chosen one
 
     @classmethod
@@ -100,6 +117,35 @@ class Shape:
     def registers(self) -> int:
         """The registers that an element takes while it is combined: narrow ones take one each."""
         return max(self.words, next_power_of_2(self.leaves))
+
+    @property
+    def large(self) -> bool:
+        """Whether a thread holds one element at a time."""
+        return self._mixed and self._combined > LARGE
+
+    @property
+    def walked(self) -> bool:
+        """Whether a thread had better walk a chunk, where there are enough elements.
+
+        It carries only what results depend on: of recurrences of matrices the states.
+        """
+        least = WIDE if self.few_results else WALKED - 1
+        fits = self.n >= 4 * THREADS and not self.exclusive
+        return fits and self._mixed and self._combined > least
+
+    @property
+    def together(self) -> int:
+        """How many elements a thread that walks takes at once."""
+        return 2 if self._combined <= LARGE else 1
+
+    @property
+    def _combined(self) -> int:
+        """The words of an element while it is combined."""
+        return max(self.leaves, -(-self.width // 4))
+
+    @property
+    def _mixed(self) -> bool:
+        return self.equations > 2 * self.leaves and self.inner == 1
 
     @property
     def uneven(self) -> bool:
