@@ -61,6 +61,7 @@ class Cut:
         row: int = 0,
         mirrored: bool = True,
         turned: bool = False,
+        beside: bool = True,
         numbers: Sequence[int] = (),
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
@@ -68,12 +69,13 @@ class Cut:
         ``widths`` are the item sizes of results, where those differ from the operands'. The cut is
         ``by_words`` only if it can be, and rows begin inside of words. The axis may be rows of
         ``row`` elements one behind the other. Tiles of lanes are ``mirrored`` where ``reverse``,
-        and those of one if they may be ``turned``.
+        and those of one if they may be ``turned``. What is ``beside`` narrow elements is taken from
+        their words.
         The first operands have so many ``numbers`` an element, the others one.
         """
         self.tuned = tuned
         of_results, widths = widths, widths | {x.dtype.itemsize for x in operands}
-        narrow = max(widths) <= shifting.WIDEST
+        narrow = beside and max(widths) <= shifting.WIDEST
         self.geometry = Geometry(
             *outer_n_inner(full, axis),
             *(tuned.rows, tuned.length, tuned.lanes),

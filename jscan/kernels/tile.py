@@ -45,6 +45,7 @@ class Tile:
     """One program's tile: made inside a kernel from the program's number."""
 
     step, neighbours = 1, 0  # of `chunks.Comb`
+
     def __init__(self, geometry: Geometry, program: jax.Array):
         g = self.geometry = geometry
         # Tiles are numbered slowest, so that a tile's predecessors in its row have lower program
@@ -83,10 +84,7 @@ class Tile:
         return [*terms, *self.lane_terms(lane_stride, self._iota(len(g.shape) - 1))]
 
     def row_terms(self, view: View, within: Callable[[], jax.Array]) -> Address:
-        """The terms of an address that tell rows apart; none where they share what is there.
-
-        ``within`` makes the number of each row in a tile of several.
-        """
+        """The terms of an address that tell rows apart, ``within`` a tile; none if they share it."""
         g, row_stride = self.geometry, view.strides[0]
         if view.row_period[1] == 1:
             return []

@@ -217,8 +217,9 @@ def _beside_lanes(shape: Shape) -> Tuning:
     # Both together spill: logaddexp by segments, bfloat16, 972 to 2616 bytes with half the tile.
     length //= 2 ** (shape.segmented + (not light))
     heavy = shape.segmented and not light
-    if heavy and (shape.width, shape.leaves) == (4, 1):
-        # logaddexp of (151936, 256), float32, 147 µs, 179 with 32 positions (H100, 2026-11-25).
+    if heavy and (shape.width, shape.leaves) == (4, 1) and not shape.exclusive:
+        # logaddexp of (151936, 256), float32, 147 µs, 179 with 32 positions (H100, 2026-11-25), but
+        # exclusive, of (1569, 51200), 283 and 249: 132 bytes spilled.
         length *= 2
     if shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32:
         # Sectors at both ends are another program's too. (30522, 2549), bfloat16 recurrences by

@@ -46,6 +46,9 @@ class Tuning:
         return min(self.strip or self.length, self.length)
 
 
+LONG_STEPS = frozenset(("exp", "exp2", "expm1", "log", "log1p", "logistic", "tanh", "pow"))
+"""Functions of many instructions, most of all of float64."""
+
 THREADS = 32
 """The threads of a warp."""
 
@@ -76,6 +79,7 @@ class Shape:
     complex: bool = False  # whether a leaf is of complex numbers, which are two real leaves
     wide_extrema: bool = False  # whether it is the greatest or least of float64: ten instructions
     selects: bool = False  # whether the operator selects what it takes from either side
+    long_steps: bool = False  # whether the operator has exponentials or logarithms
     few_results: bool = False  # whether half of the leaves at most are results
     exclusive: bool = False
     tile: Tuning | None = None  # the cut to take instead of a chosen one
@@ -105,6 +109,7 @@ class Shape:
             wide_extrema=[e.primitive for e in operator.jaxpr.eqns] in ([nan_max_p], [nan_min_p])
             and leaves[0].dtype == np.float64,
             selects=any(e.primitive is lax.select_n_p for e in operator.jaxpr.eqns),
+            long_steps=any(e.primitive.name in LONG_STEPS for e in operator.jaxpr.eqns),
             tile=tile,
         )
 

@@ -124,9 +124,11 @@ def _in_segmented_chunks(shape: Shape, lanes: int) -> Tuning | None:
     Not in chunks and in chunks (H100, 2026-11-25): float64 minima of (5373325, 15) 1259 µs and 530,
     uint8 products of (5499276, 16) 364 and 209, recurrences of (7139141, 7), uint8, 328 and 211, of
     (8388608, 7), bfloat16, 385 and 271, maximum and sum of exponentials of (3271067, 15) 959 and
-    704; but uint16 minima of (5203034, 10) 241 and 248.
+    704; but uint16 minima of (5203034, 10) 241 and 248, bytes of 11 lanes with flags of their own
+    658 and 752.
     """
-    if lanes == 32 or (shape.leaves, shape.width) == (1, 2):
+    narrow_pair = shape.leaves == 2 and shape.words == 1
+    if lanes == 32 or (shape.leaves, shape.width) == (1, 2) or (narrow_pair and lanes == 16):
         return None
     # 32 positions of words would spill.
     wide = shape.width == 8 or (shape.leaves, shape.width) == (1, 4)

@@ -47,9 +47,9 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool) -> Tuning:
         )
     few = first_match(measured.device().few, flagged)
     tuned = choose.of_neighbours(shape, few or choose.full_rule(flagged))
-    if few is None and (shape.width, shape.leaves) == (1, 1):
+    if few is None and (shape.width, shape.leaves) == (1, 1) and shape.equations > LIGHT:
         # The greatest by size of 55 million int8, from the other end, 183 µs, 215 with 1024 places;
-        # or of rows of 69 is as fast with either (H100, 2026-11-25).
+        # but or of rows of 69 150 and 115, with 217 registers and 96 (H100, 2026-11-25).
         return dataclasses.replace(tuned, length=2048)
     length = min(tuned.length, 1024 * tuned.warps)
     return dataclasses.replace(tuned, length=pressure.of_restarts(shape, length))

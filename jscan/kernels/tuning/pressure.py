@@ -47,9 +47,10 @@ def of_steps(shape: Shape, length: int) -> int:
     sqrt(a² + b²) of one row, 2^26 float32: 174 registers with 4096 positions, so that an SM held
     eight warps, issued in 28 % of cycles and waited for memory that was busy in 62 % (H100,
     2026-11-25). Of float64 by flags 218 with 1024, 126 with 512; of float16 172 with 4096, 80 with
-    2048 (sm_90).
+    2048 (sm_90). But logaddexp, whose steps are long ones: 65 million float64 1289 µs, 1681 with
+    half the tile (H100, 2026-11-25).
     """
-    several = STEPS <= shape.equations < MANY_STEPS
+    several = STEPS <= shape.equations < MANY_STEPS and not shape.long_steps
     half = shape.width == 2 and not shape.integers
     one = shape.leaves == 1 and (shape.width >= 4 or half)
     return max(length // 2, 256) if one and several else length
