@@ -84,7 +84,7 @@ class Tile:
         return [*terms, *self.lane_terms(lane_stride, self._iota(len(g.shape) - 1))]
 
     def row_terms(self, view: View, within: Callable[[], jax.Array]) -> Address:
-        """The terms of an address that tell rows apart, ``within`` a tile; none if they share it."""
+        """The terms of an address that tell rows apart; ``within`` numbers those of a tile."""
         g, row_stride = self.geometry, view.strides[0]
         if view.row_period[1] == 1:
             return []
