@@ -175,7 +175,8 @@ def smoothed(scan: Scan, model: Model, found: States) -> States:
     mean, covariance = found
     f = model.move
     predicted = product(f, covariance, f.mT) + model.noise
-    back = product(covariance, f.mT, inverse(predicted, product)).at[-1].set(0)
+    is_last = jnp.arange(len(mean))[:, None, None] == len(mean) - 1
+    back = jnp.where(is_last, 0, product(covariance, f.mT, inverse(predicted, product)))
     told = covariance - product(back, predicted, back.mT)
     elements = back, mean - times(back, times(f, mean)), told
     _, mean, covariance = scan(joined_back, elements, reverse=True)
