@@ -98,6 +98,17 @@ def _products(shrink: int) -> Iterator[Case]:
             *(8 * side**2 * n, *aims),
             peers=peers,
         )
+    large, size = length(18, shrink)
+    yield Case(
+        _name_of_products(8, size),
+        made(inputs.permutations, large, 8),
+        run,
+        check,
+        *(512 * large, 5.0, 5.0, "speedup"),
+        peers=peers,
+        against=(SCAN,),
+        also=(SHARE,),
+    )
     few, size = length(12, shrink)
     yield Case(
         _name_of_products(3, size) + ", a single call",
