@@ -104,12 +104,12 @@ def test_what_precedes_a_head_is_dropped_even_if_it_is_no_number():
 
 
 def test_matrices_too_large_for_a_named_method_say_how_large_they_may_be():
-    matrices, terms, _ = drawn(6, 8)
+    matrices, terms, _ = drawn(8, 9)
     with (
         primitives.interpreted(),
-        pytest.raises(ValueError, match=r"6 x 6 do not fit .* those of 4 x 4 do"),
+        pytest.raises(ValueError, match=r"8 x 8 do not fit .* those of 7 x 7 do"),
     ):
-        jscan.matrix_recurrence(matrices, terms, method="lookback")
+        jscan.matrix_recurrence(matrices.astype("f4"), terms.astype("f4"), method="lookback")
 
 
 def test_no_elements_have_no_states():

@@ -176,7 +176,7 @@ def test_the_named_fallback_holds_no_kernel():
 
 
 def test_an_operator_on_small_blocks_is_a_kernel_and_one_on_large_ones_falls_back():
-    for size, count in ((2, 1), (8, 0)):
+    for size, count in ((2, 1), (9, 0)):
         elems = jax.ShapeDtypeStruct((50, size, size), jnp.float32)
         assert calls(cuda_program(lambda e: jscan.associative_scan(jnp.matmul, e), elems)) == count
 

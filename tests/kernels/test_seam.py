@@ -240,6 +240,8 @@ def calls():
         ),
         [((2, 2**17 + 5), F32), ((2, 2**12 + 1), jnp.uint32)],
     )
+    states = [((2**18, 4, 4), F32), ((2**18, 4), F32)]
+    yield "chunks that threads walk", jscan.matrix_recurrence, states
     yield "located flags", lambda lengths: located(lengths).flags, [((99,), I32)]
 
 
