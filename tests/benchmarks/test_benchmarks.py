@@ -74,7 +74,7 @@ COUNTS = {
     "bits": 14,
     "derivatives": 12,
     "functions": 36,
-    "states": 15,
+    "states": 16,
     "strategies": 201,
     "dtypes": 12,
     "operators": 12,
@@ -88,8 +88,8 @@ COUNTS = {
 
 
 def is_new(name):
-    """Whether a case has not been measured yet."""
-    return name.startswith(("segmented sum by ids", "segmented sum beside ids"))
+    """Whether a case has not been measured yet on an H200."""
+    return name.startswith(("segmented sum by ids", "segmented sum beside ids", "products of 8"))
 
 
 def test_suites_have_the_cases_that_were_measured():
