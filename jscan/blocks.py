@@ -25,6 +25,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+from jscan import extent
 from jscan.called import Function, Leaf, apply
 from jscan.combine import TRACED_LENGTH, Combine, accumulation_dtype, scalar_jaxpr
 from jscan.jaxprs import bound, evaluate, has_custom_rules, scalar_structure, structure
@@ -67,10 +68,22 @@ class Whole:
 
     def __call__(self, left: Sequence[jax.Array], right: Sequence[jax.Array]) -> list[jax.Array]:
         """Combine elements whose numbers lie along the last dimension; the others are alike."""
-        shapes = [x.shape for x in self.jaxpr.in_avals]
-        pairs = zip([*left, *right], shapes, strict=True)
-        results = jax.vmap(core.jaxpr_as_fun(self.jaxpr))(*(x.reshape(-1, *s) for x, s in pairs))
-        return [y.reshape(x.shape) for y, x in zip(results, left, strict=True)]
+        leading = left[0].shape[:-1]
+        pairs = zip([*left, *right], self.jaxpr.in_avals, strict=True)
+        given = [x.reshape(*leading, *aval.shape) for x, aval in pairs]
+
+        def run(*operands: jax.Array) -> list[jax.Array]:
+            return evaluate(self.jaxpr.jaxpr, [*self.jaxpr.consts, *operands], [_varying])
+
+        combined: Callable[..., list[jax.Array]] = run
+        for _ in leading:  # one by one, so that none is merged with one that devices divide
+            combined = jax.vmap(combined)
+        return [y.reshape(x.shape) for y, x in zip(combined(*given), left, strict=True)]
+
+
+def _varying(eqn: core.JaxprEqn, operands: Sequence[Any]) -> list[Any]:
+    """The rule of an equation whose constants vary over mesh axes as its other operands do."""
+    return bound(eqn, extent.vary_alike(operands))
 
 
 class Apart(NamedTuple):
@@ -174,6 +187,8 @@ def _apart(
 
     name = getattr(fn, "__name__", type(fn).__name__)
     combine = Combine(scalar_jaxpr(on_scalars, kinds * 2), None, name, None)
+    if is_wide and len(combine.jaxpr.eqns) <= 2 * len(kinds):
+        raise Unfit(f"it does little with the {len(kinds)} numbers of its elements")
     whole = _whole(flat, shapes, dtypes, leading) if is_wide else None
     return Apart(combine, leading, whole)
 
@@ -190,7 +205,8 @@ def _whole(
 
     def on_blocks(*operands: jax.Array) -> list[jax.Array]:
         results = flat(*(lax.expand_dims(x, range(leading)) for x in operands))
-        return [y.reshape(s) for y, s in zip(results, blocks, strict=True)]
+        each = zip(results, blocks, dtypes, strict=True)
+        return [lax.convert_element_type(y, d).reshape(s) for y, s, d in each]
 
     closed = jax.make_jaxpr(on_blocks)(*alone, *alone)
     inlined = functools.partial(evaluate, closed.jaxpr, rules=[bound])

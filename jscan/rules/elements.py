@@ -272,6 +272,16 @@ def elements_dce(
     )
 
 
+def _divided(*, whole: Whole | None, method: str, **_: Any) -> base.Form:
+    """The form on several devices."""
+    if whole is not None and method not in ("auto", "xla"):
+        raise ValueError(
+            f"jscan: method={method!r} cannot run this scan: elements of so many numbers are "
+            "scanned by kernels on one device alone; use method='auto' or method='xla'"
+        )
+    return elements_in_plain_jax
+
+
 base.register(
     elements_p,
     name="scan",
@@ -279,7 +289,7 @@ base.register(
     plain=elements_in_plain_jax,
     across=apart,
     in_kernels=elements_in_kernels,
-    divisible=lambda **_: elements_in_plain_jax,
+    divisible=_divided,
     batch=elements_batch,
     jvp=elements_jvp,
     transpose=elements_transpose,

@@ -155,6 +155,34 @@ def test_operators_that_compute_the_same_are_the_same():
     assert other == wholes()[2]
 
 
+def test_results_may_be_as_narrow_as_the_elements():
+    x = signed_permutations((40,), 5, "bfloat16")
+    found = jscan.associative_scan(lambda a, b: (a @ b).astype(jnp.bfloat16), x)
+    [want] = looped(product, (x,), None, axis=0, reverse=False)
+    np.testing.assert_array_equal(found, want)
+
+
+def test_constants_vary_as_elements_do():
+    """In `shard_map`, where they are the same on all devices."""
+    x, mesh = signed_permutations((1, 20), 5, "float32"), jax.make_mesh((1,), ("d",))
+    none = np.zeros((5, 5), np.float32)
+
+    def scan(x: jax.Array) -> jax.Array:
+        return jscan.associative_scan(lambda a, b: (a @ b) * 1.0 + none[None], x[0])[None]
+
+    spec = jax.sharding.PartitionSpec("d")
+    found = jax.jit(jax.shard_map(scan, mesh=mesh, in_specs=spec, out_specs=spec))(x)
+    [want] = looped(product, (x,), None, axis=1, reverse=False)
+    np.testing.assert_array_equal(found, want)
+
+
+def test_operators_that_do_little_stay_in_plain_jax():
+    leaves = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((9,), (9, 40))]
+    tree = jax.tree.structure((0, 0))
+    found = blocks.taken_apart("jscan", lambda a, b: (a[0] + b[0], a[1] + b[1]), leaves, tree, 0)
+    assert found == "it does little with the 41 numbers of its elements"
+
+
 @pytest.mark.parametrize("method", ["lookback", "serial_lookback", "chained"])
 def test_one_pass_says_that_two_are_needed(method):
     x = blocks_of((300,))
