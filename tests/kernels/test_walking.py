@@ -164,7 +164,8 @@ def test_results_may_be_as_narrow_as_the_elements():
 
 def test_constants_vary_as_elements_do():
     """In `shard_map`, where they are the same on all devices."""
-    x, mesh = signed_permutations((1, 20), 5, "float32"), jax.make_mesh((1,), ("d",))
+    x = signed_permutations((1, 20), 5, "float32")
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
     none = np.zeros((5, 5), np.float32)
 
     def scan(x: jax.Array) -> jax.Array:
