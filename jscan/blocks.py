@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -28,7 +28,7 @@ from jax.extend import core
 from jscan import extent
 from jscan.called import Function, Leaf, apply
 from jscan.combine import TRACED_LENGTH, Combine, accumulation_dtype, scalar_jaxpr
-from jscan.jaxprs import bound, evaluate, has_custom_rules, scalar_structure, structure
+from jscan.jaxprs import Keyed, bound, evaluate, has_custom_rules, scalar_structure, structure
 from jscan.unrolled import ALIKE, Unfit, Walk, constant
 
 MOST_LEAVES = 24
@@ -39,7 +39,7 @@ MOST_WORDS = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Whole:
+class Whole(Keyed):
     """An operator on blocks as data, for plain JAX; equal and hashed by what it computes.
 
     Attributes:
@@ -48,23 +48,10 @@ class Whole:
     """
 
     jaxpr: core.ClosedJaxpr
-    key: Hashable = dataclasses.field(init=False)
-    key_hash: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         constants = tuple(scalar_structure(x) for x in self.jaxpr.consts)
-        object.__setattr__(self, "key", (structure(self.jaxpr.jaxpr), constants))
-        object.__setattr__(self, "key_hash", hash(self.key))
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, Whole):
-            return NotImplemented
-        return self.key_hash == other.key_hash and self.key == other.key
-
-    def __hash__(self) -> int:
-        return self.key_hash
+        self.keep_key((structure(self.jaxpr.jaxpr), constants))
 
     def __call__(self, left: Sequence[jax.Array], right: Sequence[jax.Array]) -> list[jax.Array]:
         """Combine elements whose numbers lie along the last dimension; the others are alike."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -22,6 +22,7 @@ from jax.typing import DTypeLike
 
 from jscan.called import Function, Leaf, apply, check_results
 from jscan.jaxprs import (
+    Keyed,
     evaluate,
     has_custom_rules,
     is_elementwise,
@@ -44,7 +45,7 @@ def accumulation_dtype(dtype: DTypeLike) -> np.dtype:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Combine:
+class Combine(Keyed):
     """An associative operator on K scalar leaves; equal and hashed by what it computes.
 
     Attributes:
@@ -64,23 +65,10 @@ class Combine:
     name: str
     rules: Callable[..., list[Scalar]] | None
     apart: bool = False
-    key: Hashable = dataclasses.field(init=False)
-    key_hash: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         identity = None if self.identity is None else tuple(map(scalar_structure, self.identity))
-        object.__setattr__(self, "key", (structure(self.jaxpr.jaxpr), identity, self.apart))
-        object.__setattr__(self, "key_hash", hash(self.key))
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, Combine):
-            return NotImplemented
-        return self.key_hash == other.key_hash and self.key == other.key
-
-    def __hash__(self) -> int:
-        return self.key_hash
+        self.keep_key((structure(self.jaxpr.jaxpr), identity, self.apart))
 
     def __repr__(self) -> str:
         return f"Combine({self.name})"

@@ -199,6 +199,28 @@ def _is_concrete_scalar(value: Any) -> bool:
 # --- comparison ---------------------------------------------------------------------------------
 
 
+class Keyed:
+    """What is equal and hashed by a ``key``, which `keep_key` keeps with its hash."""
+
+    key: Hashable
+    key_hash: int
+
+    def keep_key(self, key: Hashable) -> None:
+        """Keeps the key of an object that is frozen otherwise."""
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "key_hash", hash(key))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return self.key_hash == other.key_hash and self.key == other.key
+
+    def __hash__(self) -> int:
+        return self.key_hash
+
+
 def structure(jaxpr: core.Jaxpr) -> Hashable:
     """A flat jaxpr as a hashable value; equal for equal programs, whatever their variables."""
     numbers: dict[core.Var, int] = {}

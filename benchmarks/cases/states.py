@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import jax.numpy as jnp
 
 import jscan
-from benchmarks.cases import inputs, operations, stepwise
+from benchmarks.cases import filtering, inputs, operations, stepwise
 from benchmarks.cases.case import Aim, Case, Check, call, length, made
 from benchmarks.cases.core import CUMSUM, SCAN
 from benchmarks.cases.operations import with_gradient
@@ -24,7 +24,7 @@ PRODUCTS = {2: (0.75, 0.60), 3: (0.65, 0.50), 4: (0.45, 0.30)}
 
 def cases(shrink: int = 0) -> list[Case]:
     """All of them, with sizes divided by about 2^shrink."""
-    kinds = (_complex, _layer, _products, _systems, _continued)
+    kinds = (_complex, _layer, _products, _filters, _systems, _continued)
     return [case for kind in kinds for case in kind(shrink)]
 
 
@@ -118,6 +118,25 @@ def _products(shrink: int) -> Iterator[Case]:
         *(72 * few, 10.0, 10.0, "us"),
         peers=peers,
     )
+
+
+def _filters(shrink: int) -> Iterator[Case]:
+    """Of four states: 56 numbers an element forwards, 36 back; each is read and written."""
+    n, size = length(16, shrink)
+    for name, operator, build, numbers in (
+        ("filter", filtering.joined, filtering.elements, 56),
+        ("smoother", filtering.joined_back, filtering.backward_elements, 36),
+    ):
+        yield Case(
+            f"elements of a {name} with 4 states, {size}",
+            made(build, n),
+            call(operations.scan, operator),
+            Check(call(filtering.from_neighbours, operator), 1e-4, "worst relative error"),
+            *(8 * numbers * n, 10.0, 10.0, "speedup"),
+            peers={SCAN: call(operations.lax_scan, operator)},
+            against=(SCAN,),
+            also=(SHARE,),
+        )
 
 
 def _name_of_products(side: int, size: str) -> str:

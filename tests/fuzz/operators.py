@@ -233,6 +233,13 @@ def blocks(
     return [numbers(rng, (*shape, 2, 2), dtypes[0], flavour)]
 
 
+def large_blocks(
+    rng: np.random.Generator, shape: tuple[int, ...], dtypes: Sequence[Any], flavour: str
+) -> Leaves:
+    """Matrices of five rows, whose numbers are too many for a loop."""
+    return [numbers(rng, (*shape, 5, 5), dtypes[0], flavour)]
+
+
 def _of(name: str, ufunc: str, identity: Any, draw: Any, dtypes: Any, **more: Any) -> Subject:
     operator = getattr(operators, name)
     return Subject(
@@ -290,6 +297,11 @@ SUBJECTS = (
         maps_of_the_plane,
         *(("uint32", "int16"), 2),
         trailing=((2, 2), (2,)),
+    ),
+    Subject(
+        *("large blocks", multiply_blocks, lambda dtypes: [np.eye(5, dtype=dtypes[0])]),
+        *(large_blocks, ("uint32", "int8"), 1),
+        trailing=((5, 5),),
     ),
 )
 BY_NAME = {subject.name: subject for subject in SUBJECTS}

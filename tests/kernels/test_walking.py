@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
 
 import jscan
 from jscan import blocks, primitives
@@ -175,6 +176,25 @@ def test_constants_vary_as_elements_do():
     found = jax.jit(jax.shard_map(scan, mesh=mesh, in_specs=spec, out_specs=spec))(x)
     [want] = looped(product, (x,), None, axis=1, reverse=False)
     np.testing.assert_array_equal(found, want)
+
+
+def divided(shape: tuple[int, ...]) -> jax.Array:
+    """Elements whose second dimension two devices divide."""
+    mesh = jax.make_mesh((2,), ("d",), (jax.sharding.AxisType.Auto,), devices=jax.devices()[:2])
+    spec = jax.sharding.PartitionSpec(None, "d")
+    return jax.device_put(signed_permutations(shape, 5, "float32"), NamedSharding(mesh, spec))
+
+
+def test_batches_stay_where_they_are():
+    """What two devices divide beside the axis is gathered by none."""
+    compiled = jax.jit(lambda x: jscan.associative_scan(jnp.matmul, x)).lower(divided((40, 4)))
+    assert "all-gather" not in str(compiled.compile().as_text())
+
+
+def test_a_named_method_says_that_it_runs_on_one_device():
+    scan = jax.jit(lambda x: jscan.associative_scan(jnp.matmul, x, method="reduce_then_scan"))
+    with pytest.raises(ValueError, match="by kernels on one device alone"):
+        scan(divided((40, 4)))
 
 
 def test_operators_that_do_little_stay_in_plain_jax():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -57,6 +57,11 @@ def rare(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
 def complex_numbers(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     """Numbers of the complex plane, of magnitude one or so."""
     return factors(rng, shape) * np.exp(1j * rng.uniform(0, 6, shape))
+
+
+def fifths(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Numbers of matrices of five rows whose products do not grow."""
+    return rng.normal(size=shape) / 5
 
 
 def halves(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
@@ -170,6 +175,7 @@ OWN_AFFINE = Operation(affine, affine, affine, (1, 0), [factors, normal], linear
 MATRICES = Operation(
     times_in_jax, times_in_jax, times_in_numpy, np.eye(2), [normal], trailing=(2, 2)
 )
+LARGER_MATRICES = replace(MATRICES, identity=np.eye(5), leaves=[fifths], trailing=(5, 5))
 ABOUT_THE_MIDDLE = Operation(
     about_the_middle_in_jax,
     about_the_middle_in_jax,

@@ -350,6 +350,8 @@ SCANS = (
     associative(
         "of matrices by rows of flags", operations.MATRICES, cut=cuts.ROWS_OF_FLAGS, **BOTH
     ),
+    associative("of 5 x 5 matrices", operations.LARGER_MATRICES),
+    associative("of 5 x 5 matrices by flags", operations.LARGER_MATRICES, cut=cuts.FLAGS, **BOTH),
     associative("of a function with an array in it", operations.ABOUT_THE_MIDDLE, cut=cuts.FLAGS),
     associative("of moments", operations.WELFORD),
     associative("of moments by rows of flags", operations.WELFORD, cut=cuts.ROWS_OF_FLAGS),

@@ -58,7 +58,7 @@ def _of_blocks(operator: Operation, leaves: int, form: str, *arrays: jax.Array, 
 
 def draw_blocks(rng: random.Random, size: int) -> Drawn:
     """`jscan.associative_scan` of matrices, or of affine maps of vectors."""
-    k, maps = rng.choice([2, 3, 4]), rng.random() < 0.4
+    k, maps = rng.choice([2, 3, 4, 5, 7, 8]), rng.random() < 0.4
     dtype = dtype_of(rng, NUMBERS)
     shape = shapes.drawn(rng, max(size // (k * k), 64), ("one row",))
     way = way_of(rng, shape)

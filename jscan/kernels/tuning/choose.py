@@ -34,7 +34,7 @@ from jscan.kernels.tuning.pressure import of_a_warp, of_steps
 
 def longest_block(shape: Shape) -> int:
     """The most elements of a row that fit a tile."""
-    return THREADS if shape.large else measured.device().block_bytes // shape.width
+    return measured.device().block_bytes // shape.width
 
 
 def block(shape: Shape) -> Tuning | None:
@@ -46,8 +46,9 @@ def block(shape: Shape) -> Tuning | None:
     if shape.tile is not None:
         return dataclasses.replace(shape.tile, length=length, strip=0)
     if shape.large:
-        rows = min(THREADS // length, next_power_of_2(shape.outer))
-        return Tuning(length=length, lanes=1, warps=1, window=1, rows=rows)
+        rows = min(max(1, THREADS // length), next_power_of_2(shape.outer))
+        warps = max(1, length // THREADS)
+        return Tuning(length=length, lanes=1, warps=warps, window=1, rows=rows)
     lanes = 1
     if shape.inner > 1:
         lanes = min(next_power_of_2(shape.inner), max(64, 1024 // length))
@@ -96,6 +97,8 @@ def suits_block(shape: Shape, tile: Tuning) -> bool:
     """
     if shape.tile is not None:
         return shape.n <= shape.tile.length
+    if shape.large:
+        return shape.n <= THREADS
     longest = 4096 if shape.segmented else 8192
     fits = tile.length * min(tile.lanes, 8) <= longest
     return fits and tile.lanes >= min(32, next_power_of_2(shape.inner))
