@@ -15,10 +15,11 @@ García-Fernández, *Temporal Parallelization of Bayesian Smoothers*, 2021):
     (E, g, L) ⊕ (E', g', L')  =  (E' E,  E' g + g',  E' L E'ᵀ + L')
 
 With two states an element of the filter has 16 numbers, with four 56, of the smoother 10 and 36.
-On a GPU jscan takes the operators apart into scalars, for kernels: the filter is twelve times as
-fast as trees of `lax.associative_scan` (four states, 65536 weeks, H100). On a CPU elements of 24
-numbers and less go through a loop, larger ones through such a tree. There the loop of `lax.scan`,
-which multiplies the least, is the fastest.
+On a GPU jscan takes the operators apart into scalars, for kernels: with four states and 65536 weeks
+their scans are twenty times as fast as the trees of `lax.associative_scan` (H100; `python -m
+benchmarks states --only "elements of"`), but a call here is most of all launches. On a CPU elements
+of 24 numbers and less go through a loop, larger ones through such a tree. There the loop of
+`lax.scan`, which multiplies the least, is the fastest.
 
     python examples/kalman.py                   2284 weeks, by both models
     python examples/kalman.py --weeks 65536     the same weeks to and fro, for times

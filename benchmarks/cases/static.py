@@ -196,6 +196,9 @@ def _blocks() -> Iterator[Call]:
         operands = ((2**22, k, k), "float32"), ((2**22, k), "float32")
         yield _call("matrix_recurrence", jscan.matrix_recurrence, *operands)
 
+    for k in (5, 8):
+        yield _call("scan of products", products, ((2**18, k, k), "float32"))
+
     def segmented(x: jax.Array, flags: jax.Array) -> Any:
         return jscan.associative_scan(jnp.matmul, x, segments=flags, reverse=True)
 
