@@ -33,7 +33,7 @@ def backward_elements(n: int) -> Arrays:
 def joined(first: Leaves, then: Leaves) -> Leaves:
     """Two elements of the filter in a row, as one."""
     (a, b, c, eta, j), (a2, b2, c2, eta2, j2) = first, then
-    middle = _inverse(jnp.eye(STATES, dtype=a.dtype) + c @ j2)
+    middle = _inverse(jnp.broadcast_to(jnp.eye(STATES, dtype=a.dtype), a.shape) + c @ j2)
     forth, back = a2 @ middle, a.mT @ middle.mT
     return (
         forth @ a,

@@ -115,6 +115,8 @@ def test_the_report_is_of_these_calls():
             "totals",
             "parts",
             "part_totals",
+            "chunks",
+            "chunk_totals",
             "count",
             "partition",
         ),

@@ -28,7 +28,6 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, note, settings
@@ -370,32 +369,3 @@ def _parts(suite: str) -> Iterator[Any]:
         marks = [pytest.mark.gpu] if place == "gpu" else []
         for part in range(parts):
             yield pytest.param(place, part, parts, id=f"{place}-{part}", marks=marks)
-
-
-def tree_of(form: Form, leaves: list[Any]) -> Any:
-    """The leaves in the form's pytree; two leaves of maps stay a pair for the affine operator."""
-    if form.subject == "affine":
-        return tuple({"x": x} if form.tree == "dict" else x for x in leaves)
-    if form.tree == "bare" and len(leaves) == 1:
-        return leaves[0]
-    if form.tree == "dict":
-        return {f"{len(leaves) - i}": x for i, x in enumerate(leaves)}
-    if form.tree == "nested":
-        return [leaves[0], {"rest": tuple(leaves[1:])}]
-    return tuple(leaves)
-
-
-def operator_of(form: Form, xp: Any) -> Callable[[Any, Any], Any]:
-    """The form's operator on its pytree, made of the functions of `xp`."""
-    subject = form.operator
-
-    def fn(a: Any, b: Any) -> Any:
-        return tree_of(form, subject.combine(xp, listed(form, a), listed(form, b)))
-
-    return fn
-
-
-def listed(form: Form, tree: Any) -> list[Any]:
-    """The leaves in the operator's order, which is not that of a dict's keys."""
-    leaves = jax.tree.leaves(tree)
-    return leaves[::-1] if form.tree == "dict" and form.subject != "affine" else leaves

@@ -19,7 +19,7 @@ from jscan.kernels import language
 from tests import reference
 from tests.fuzz import lying
 from tests.fuzz import operators as fuzz_operators
-from tests.fuzz.examples import METHODS, Data, Form, listed, operator_of, tree_of
+from tests.fuzz.examples import METHODS, Data, Form
 from tests.fuzz.segments import (
     COUNTED,
     Described,
@@ -28,6 +28,7 @@ from tests.fuzz.segments import (
     numbers_of,
     segments_of,
 )
+from tests.fuzz.trees import listed, operator_of, tree_of
 
 Run = Callable[[Sequence[Any], Any], list[Any]]
 
