@@ -199,12 +199,9 @@ def _scan(
         return scan_general(*given, **how)
 
 
-def _with_scalars(
-    leaves: Sequence[jax.Array], scalars: Sequence[jax.Array], axis: int
-) -> list[jax.Array]:
-    """Leaves, and a leaf for each scalar: one row, which all rows share."""
-    row = [n if d == axis else 1 for d, n in enumerate(leaves[0].shape)]
-    return [*leaves, *(jnp.broadcast_to(x, row) for x in scalars)]
+def _with_scalars(leaves: Sequence[jax.Array], scalars: Sequence[jax.Array]) -> list[jax.Array]:
+    """Leaves, and a leaf for each scalar, of one element, which all places share."""
+    return [*leaves, *(lax.reshape(x, (1,) * leaves[0].ndim) for x in scalars)]
 
 
 def _scan_by_primitive(
@@ -246,7 +243,7 @@ def _scan_by_primitive(
             beside = zip(scalars, combine.dtypes[len(leaves) :], strict=True)
             start = Start([*init, *(lax.full(row, 0, dtype) for _, dtype in beside)])
         results = primitives.scan(
-            _with_scalars(leaves, scalars, call.axis),
+            _with_scalars(leaves, scalars),
             marks,
             combine=combine,
             axis=call.axis,
@@ -285,7 +282,7 @@ def _reduce_segments(
         leaves: Sequence[jax.Array], scalars: Sequence[jax.Array], descriptor: jax.Array
     ) -> list[jax.Array]:
         results = primitives.reduce(
-            _with_scalars(leaves, scalars, call.axis),
+            _with_scalars(leaves, scalars),
             descriptor,
             combine=combine,
             axis=call.axis,
@@ -361,7 +358,7 @@ def _reduce_whole(
             # XLA's own reduction reads at the speed of memory.
             return plain.reduce_monoids(leaves, combine, axis=axis)
         results = primitives.reduce(
-            _with_scalars(leaves, scalars, axis),
+            _with_scalars(leaves, scalars),
             None,
             combine=combine,
             axis=axis,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +48,40 @@ def at_full_size(
     if full_shape([*leaves, *beside]) != full:
         first = jnp.broadcast_to(first, full)
     return [first, *rest]
+
+
+def shared(leaves: Sequence[jax.Array], beside: Sequence[Shaped] = ()) -> list[jax.Array]:
+    """Leaves as they were before the program that is being traced broadcast them.
+
+    A kernel reads in place what would be written out for it. The shape of all, and of what lies
+    ``beside`` them, stays: one keeps its own where it would be lost.
+    """
+    before = [_before_broadcast(x) for x in leaves]
+    for i, x in enumerate(leaves):
+        if full_shape([*before, *beside]) == full_shape([*leaves, *beside]):
+            break
+        before[i] = x
+    return before
+
+
+def _before_broadcast(x: jax.Array) -> jax.Array:
+    """The operand of the ``broadcast_in_dim`` that made a tracer, with the dimensions of this."""
+    # Tracers of jax 0.10 to 0.12 know the equation that they come from; others stay as they are.
+    made: Any = getattr(x, "parent", None)
+    primitive = getattr(made, "primitive", None)
+    if primitive is lax.convert_element_type_p:
+        [operand] = made.in_tracers
+        before = _before_broadcast(operand)
+        return x if before is operand else lax.convert_element_type(before, x.dtype)
+    if primitive is not lax.broadcast_in_dim_p:
+        return x
+    operand, *sizes = made.in_tracers
+    if sizes:
+        return x
+    shape = [1] * x.ndim
+    for dimension, size in zip(made.params["broadcast_dimensions"], operand.shape, strict=True):
+        shape[dimension] = size
+    return lax.reshape(operand, shape)
 
 
 def whole_along(axis: int, leaves: Sequence[jax.Array], n: int) -> list[jax.Array]:

@@ -5,8 +5,9 @@ the package imports. Nothing here knows what a primitive is compiled to or how i
 so that a rule can import this module and bind primitives itself.
 
 The operands of a primitive have one rank. Each of their dimensions is full size, or 1 where it is
-shared, which is never copied; the axis that is worked along is full size in all of them. Static
-parameters that are read from the context in which a primitive is bound:
+shared, which is never copied. Along the axis that is worked along a leaf may be shared, too, where
+another one or its flags have it in full: of ``scan_p``, and of ``reduce_p`` where it is a number
+that the operator reads. Static parameters that are read from the context in which a primitive is bound:
 
     interpret   whether its kernels run interpreted, on any platform
     tile        how its kernels cut their operands; None leaves the choice to `jscan.kernels`.
@@ -25,7 +26,7 @@ import numpy as np
 from jax.extend import core
 
 from jscan import engines, extent, meshes
-from jscan.bits import Marks, kind_of
+from jscan.bits import Marks, Runs, kind_of
 from jscan.combine import Combine
 from jscan.derivatives.components import Component
 from jscan.starts import Start
@@ -258,6 +259,10 @@ def scan(
     """Bind ``scan_p``, for all results or those that are ``used``."""
     if exclusive and combine.identity is None:
         raise ValueError("an exclusive scan needs an operator with an identity")
+    along = jax.tree.leaves(flags) if isinstance(flags, (jax.Array, Runs)) else []
+    settings = settings_for(extent.full_shape([*leaves, *along]))
+    if settings["layout"] is None:
+        leaves = extent.shared(leaves, along)
     given = joined(leaves, flags)
     if start is not None:
         given += start.arrays
@@ -275,7 +280,7 @@ def scan(
         compact=False,
         started=start is not None,
         axis_name=axis_name,
-        **settings_for(extent.full_shape(operands)),
+        **settings,
     )
     return results
 

@@ -47,7 +47,8 @@ def linear_recurrence(
     Args:
       a: the coefficients, an array of numeric dtype. It has the dimensions of ``b``, each in full
         or 1, or only the leading ones of them; what is missing is shared, and along ``b``'s
-        trailing dimensions no copy is made. Where it is 1 along ``axis`` it is written out.
+        trailing dimensions no copy is made. Where it is 1 along ``axis`` it is read in place, and
+        written out for the gradient.
       b: the terms, an array of numeric dtype.
       h0: what precedes the first element (the last, when reversed): shaped like the result without
         ``axis``, each dimension in full or 1, or a scalar. Zero if left out. With segments it
@@ -135,7 +136,8 @@ def _linear_recurrence(
         given["h0"] = as_array(caller, "h0", h0)
     dtype = common_dtype(caller, given)
     slope, offset, *start = [x.astype(dtype) for x in given.values()]
-    slope, offset = (spread_along(x, shape, axis) for x in (slope, offset))
+    slope = lax.expand_dims(slope, range(slope.ndim, len(shape)))
+    offset = spread_along(offset, shape, axis)
     if offset.shape != shape:
         offset = jnp.broadcast_to(offset, shape)
     names = as_axis_name(caller, axis_name)

@@ -237,6 +237,11 @@ def flagged(shape: Shape, heads_shape: Shape, dtype: DTypeLike, density: jax.Arr
     return *signs(shape, jnp.float32), heads
 
 
+def heads_by_chance(shape: Shape, dtype: DTypeLike, density: jax.Array) -> Arrays:
+    """Heads of a density."""
+    return (_flags(shape, dtype, density),)
+
+
 def words_of_heads(n: int, density: float) -> Arrays:
     """Heads of a density, of a bit each."""
     flags = _flags((n,), jnp.bool_, jnp.float32(density))

@@ -36,6 +36,15 @@ def segmented_sum(x: jax.Array, heads: jax.Array | Segments, **how: Any) -> jax.
     return jscan.cumsum(x, segments=heads, **how)
 
 
+def positions(heads: jax.Array) -> jax.Array:
+    """The place of each element in its sequence, of rows into which these are packed, from 1."""
+
+    def of_row(heads: jax.Array) -> jax.Array:
+        return jscan.cumsum(jnp.ones(heads.shape, jnp.int32), segments=heads)
+
+    return jax.vmap(of_row)(heads)
+
+
 def sum_by_bits(x: jax.Array, words: jax.Array, **how: Any) -> jax.Array:
     """The same by heads of a bit each."""
     return segmented_sum(x, Segments.from_packed(words, x.shape[0]), **how)

@@ -24,7 +24,7 @@ PRODUCTS = {2: (0.75, 0.60), 3: (0.65, 0.50), 4: (0.45, 0.30)}
 
 def cases(shrink: int = 0) -> list[Case]:
     """All of them, with sizes divided by about 2^shrink."""
-    kinds = (_complex, _layer, _products, _filters, _systems, _continued)
+    kinds = (_complex, _layer, _products, _filters, _systems, _continued, _shared)
     return [case for kind in kinds for case in kind(shrink)]
 
 
@@ -190,3 +190,23 @@ def _continued(shrink: int) -> Iterator[Case]:
             *(byte_count, 0.99, 0.99, "ratio"),
             against=(name,),
         )
+
+
+def _shared(shrink: int) -> Iterator[Case]:
+    """What all positions have in common is read in place: 8 bytes an element, and 5."""
+    n, size = length(26, shrink)
+    yield Case(
+        f"recurrence of one coefficient, float32, {size}",
+        made(inputs.reflections, (n,), (1,)),
+        jscan.linear_recurrence,
+        stepwise.recurrence(),
+        *(8 * n, 0.9, 0.8),
+    )
+    shape = (32, max(4096 >> shrink, 16))
+    yield Case(
+        f"positions in packed rows of {shape}",
+        made(inputs.heads_by_chance, shape, jnp.uint8, args=(0.01,)),
+        operations.positions,
+        stepwise.positions,
+        *(5 * math.prod(shape), 4.2, 5.0, "us"),
+    )

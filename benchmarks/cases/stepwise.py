@@ -19,6 +19,12 @@ def _behind(x: jax.Array, axis: int) -> jax.Array:
     return lax.rev(shifted(lax.rev(x, (axis,)), axis), (axis,))
 
 
+@Check
+def positions(found: jax.Array, heads: jax.Array) -> jax.Array:
+    """1 at heads and where rows begin, and one more than before elsewhere."""
+    return differing(found, jnp.where(heads != 0, 1, shifted(found, 1) + 1))
+
+
 def recurrence(axis: int = 0) -> Check:
     """h[t] = a[t] h[t-1] + b[t]."""
     return Check(call(_recurrence, axis))

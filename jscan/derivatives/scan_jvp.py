@@ -41,12 +41,16 @@ def scan_jvp(
     elif compensation.adds_pairs(combine) and wanted == [0]:
         values, slopes = _of_pairs(primals, moving, at_start, **params)
     else:
+        if params["started"]:  # the first element gets a tangent of its own
+            primals, tangents = _written_out(primals, tangents, **params)
+            moving = _moving(of_scan(tangents, **params).leaves)
         given = of_scan(primals, **params)
         dtypes = combine.result_dtypes([x.dtype for x in given.leaves])
         pairs = enumerate(zip(dtypes, combine.dtypes, strict=True))
         # Exclusive results are another element's, and narrow ones are rounded.
         exact = [i for i, (d, wide) in pairs if d == wide and not params["exclusive"]]
-        far = primals[0].shape[params["axis"]] >= 2**31  # recurrences count positions in 32 bits
+        n = extent.full_shape(primals)[params["axis"]]
+        far = n >= 2**31  # recurrences count positions in 32 bits
         moved = _moved(combine, moving, at_start) if params["started"] else [*moving]
         parts = None if far else components(combine, wanted, moved, exact)
         if parts is None:
@@ -61,6 +65,23 @@ def scan_jvp(
     return results, [
         slopes[i] if i in slopes else zero_of(x) for i, x in zip(wanted, results, strict=True)
     ]
+
+
+def _written_out(
+    primals: Sequence[jax.Array], tangents: Sequence[Tangent], **params: Any
+) -> tuple[list[jax.Array], list[Tangent]]:
+    """Primals and tangents in which no leaf has one element for all of the axis."""
+    axis, count = params["axis"], params["combine"].num_leaves
+    n = extent.full_shape(primals[: count + params["segmented"]])[axis]
+    wide, slopes = [*primals], [*tangents]
+    for i in [i for i in range(count) if primals[i].shape[axis] != n]:
+        [wide[i]] = extent.whole_along(axis, [primals[i]], n)
+        slope = tangents[i]
+        if is_moving(slope):
+            [slopes[i]] = extent.whole_along(axis, [slope], n)
+        else:
+            slopes[i] = zero_of(wide[i])
+    return wide, slopes
 
 
 def _moving(tangents: Sequence[Tangent]) -> Leaves:
@@ -237,6 +258,7 @@ def _solve(
     else:
         chunk = Chunk(0, full[params["axis"]], params["axis"], params["reverse"])
         across = {"axis_name": params["axis_name"]}
+        known = extent.whole_along(chunk.axis, known, chunk.size)
         read = reader(known, flags, full=full, component=part, chunk=chunk, **across, **how)
         given = [jnp.broadcast_to(x, full) for x in coming]
         direct = recurrence.Recurrence(part, read, transposed=False, differentiable=True)

@@ -195,12 +195,11 @@ class Scan:
 
     def _parts(self, tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
         """The tile of an operand, which may have one element for all places."""
+        if view.shape[1] == 1:
+            return elements.load_common(tile, ref, view)
         if view.numbers > 1:
             return elements.load(tile, ref, view)
-        if view.shape != (1, 1, 1):
-            return shifting.load_parts(tile, ref, view, shift)
-        one = language.load_parts(ref, [(jnp.int32(0), 1)])
-        return [jnp.broadcast_to(x, tile.geometry.shape) for x in one]
+        return shifting.load_parts(tile, ref, view, shift)
 
     def _flags(self, tile: Tile, inputs: Sequence[Ref], shift: int) -> list[jax.Array]:
         """The flags ``shift`` positions to the left, or none."""

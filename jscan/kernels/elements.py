@@ -107,14 +107,14 @@ def why_not(g: Geometry, dtype: np.dtype, numbers: int) -> str | None:
 def load(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
     """The leaves of the tile: of each number its parts; undefined where there is no element."""
     if not view.strides[1]:
-        return _load_common(tile, ref, view)
+        return load_common(tile, ref, view)
     return [language.interleave(leaf) for leaf in zip(*load_apart(tile, ref, view), strict=True)]
 
 
 def load_apart(tile: Tile, ref: Ref, view: View) -> list[list[jax.Array]]:
     """The same of each neighbour that a thread has, in the order of memory."""
     if not view.strides[1]:
-        return [_load_common(tile, ref, view)] * tile.neighbours
+        return [load_common(tile, ref, view)] * tile.neighbours
     numbers, parts = view.numbers, range(memory.parts(ref.dtype))
     words = Words.of(ref.dtype, numbers, tile)
     read = []
@@ -129,12 +129,22 @@ def load_apart(tile: Tile, ref: Ref, view: View) -> list[list[jax.Array]]:
     return found
 
 
-def _load_common(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
+def load_common(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
     """The same of an operand that has one element for all positions."""
     g = tile.geometry
+    if view.shape == (1, 1, 1) and view.numbers == 1:
+        one = language.load_parts(ref, [(jnp.int32(0), 1)])
+        return [jnp.broadcast_to(x, g.shape) for x in one]
     row = lax.broadcasted_iota(jnp.int32, g.edge, 0) if g.edge else jnp.int32(0)
     terms = [*tile.row_terms(view, lambda: row), (jnp.zeros_like(row), 1)]
     mask = tile.rows_exist(row) if g.outer % g.rows else None
+    if g.lanes > 1:
+        lane = lax.broadcasted_iota(jnp.int32, g.edge, len(g.edge) - 1)
+        terms += tile.lane_terms(view.strides[2], lane)
+        exist = tile.lanes_exist(lane)
+        mask = exist if mask is None else mask & exist
+    elif view.strides[2]:
+        terms += tile.lane_terms(view.strides[2], row)
     read = [
         part
         for j in range(view.numbers)

@@ -24,6 +24,7 @@ import numpy as np
 from jax import lax
 
 from jscan import bits, extent, heads
+from jscan.called import Leaf
 from jscan.kernels import language, launch
 from jscan.kernels.language import Body, Ref
 from jscan.kernels.layout import Geometry, View
@@ -38,6 +39,9 @@ LENGTH = 4096
 WARPS = 4
 LEAST = 2**16
 """From so many elements on: XLA's loop is no slower below, and may be a part of another."""
+
+ALONG = ("flags", "runs")
+"""The kinds of marks that have the axis of the leaves; others have one of their own."""
 
 IN_BYTES, LOWEST = np.int32(0x00204081), np.int32(0x01010101)
 """Four bits times the first have one in each byte; the second leaves the lowest of each."""
@@ -99,6 +103,12 @@ class Marks:
             return words
         shape = self.array.shape
         return words.reshape(*shape[: self.axis], -1, *shape[self.axis + 1 :])
+
+
+def full_of(leaves: Sequence[Leaf], marks: Leaf | None, kind: str) -> tuple[int, ...]:
+    """The shape of leaves and of marks beside them that have their axis."""
+    along = [marks] if marks is not None and kind in ALONG else []
+    return extent.full_shape([*leaves, *along])
 
 
 def heads_of_runs(ids: jax.Array, *, axis: int, interpret: bool) -> jax.Array:

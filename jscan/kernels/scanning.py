@@ -39,7 +39,7 @@ from jscan.kernels import (
 )
 from jscan.kernels.complex import read_dtypes, real_dtypes, real_identity
 from jscan.kernels.description import Scan
-from jscan.kernels.flagging import Marks
+from jscan.kernels.flagging import Marks, full_of
 from jscan.kernels.launch import (
     Cut,
     joined,
@@ -77,8 +77,9 @@ def why_not(
     exclusive: bool,
     method: str,
     tile: tuning.Tuning | None = None,
+    full: Sequence[int] | None = None,
 ) -> str | None:
-    """Why no kernel (of this method) can run this scan; None if one can."""
+    """Why no kernel (of this method) can run this scan, of the shape ``full``; None if one can."""
     reason = why_not_dtypes(leaves)
     if reason is not None:
         return reason
@@ -88,7 +89,7 @@ def why_not(
         return str(error)
     if exclusive and combine.identity is None:
         return "an exclusive scan needs the operator's identity"
-    shape = tuning.Shape.of(leaves, axis, operator, segmented=False, tile=tile)
+    shape = tuning.Shape.of(leaves, axis, operator, segmented=False, tile=tile, full=full)
     return why_not_shape(shape, method)
 
 
@@ -123,19 +124,20 @@ def scan(
 ) -> list[jax.Array]:
     """Scans ``leaves`` along ``axis``; returns the used ones in the full shape.
 
-    Every operand's dimensions are full or 1, and `why_not` has nothing to object to. The operands
-    are cut by ``tile``, or as suits their shape where that is None. ``start`` holds what comes
-    before the first element of each leaf, as combined, and ``start_open`` where it does so: see
-    `jscan.starts`. Flags are of a ``kind`` of `flagging.Marks`.
+    Every operand's dimensions are full or 1, and `why_not` has nothing to object to. A leaf that is
+    1 along the ``axis`` is read in place. The operands are cut by ``tile``, or as suits their shape
+    where that is None. ``start`` holds what comes before the first element of each leaf, as
+    combined, and ``start_open`` where it does so: see `jscan.starts`. Flags are of a ``kind`` of
+    `flagging.Marks`.
     """
-    before, n = Start.of(start, start_open), leaves[0].shape[axis]
-    few = n < 2 or any(0 in leaf.shape for leaf in leaves)
+    before, full = Start.of(start, start_open), full_of(leaves, flags, kind)
+    few, n = full[axis] < 2 or 0 in full, full[axis]
     if flags is not None and (few or before is not None):
         flags, kind = Marks(kind, flags, axis, n, interpret).as_bytes(), "flags"
     if before is not None:
         leaves, flags, before = _together(leaves, flags, before)
     marks = None if flags is None else Marks(kind, flags, axis, n, interpret)
-    full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
+    full = full_of(leaves, flags, kind)
     if math.prod(full) == 0 or full[axis] == 1:
         how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
         return _trivial(leaves, flags, before, full, exclusive=exclusive, used=used, **how)
@@ -143,7 +145,7 @@ def scan(
     operator, segmented = prepare(combine), flags is not None
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
     written = tuple(w for dtype in results for w in read_dtypes(dtype))
-    shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile)
+    shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile, full=full)
     of_results, row = full, 0
     if before is None and method in LOOKING:
         every: list[Any] = [*operands, *([] if marks is None else [marks.of_bytes])]
@@ -270,7 +272,7 @@ def _row(
     aligned = all(shape.n * dtype.itemsize % 16 == 0 for dtype in dtypes)
     # The end of a lone row is compiled apart (`Scan.on_tile`).
     alone = shape.outer == 1 and not reverse and not shape.segmented
-    whole = all(x.size == math.prod(full) for x in operands)
+    whole = all(x.size in (1, math.prod(full)) for x in operands)
     fits = (shape.outer + 1) * shape.n < extent.FAR
     suits = shape.inner == 1 and not aligned and not alone and whole and fits and not shape.large
     return shape.n if suits and tuning.suits_one_row(shape) else 0
@@ -284,7 +286,8 @@ def _together(
     given = extent.vary_alike(given)
     full = extent.full_shape(given)
     count = len(leaves)
-    leaves, rest = extent.at_full_size(given[:count], full), given[count:]
+    beside = given[count : count + 1] if flags is not None else []
+    leaves, rest = extent.at_full_size(given[:count], full, beside), given[count:]
     if flags is not None:
         flags, *rest = rest
     return leaves, flags, Start(rest[:count], None if start.open is None else rest[count])

@@ -29,7 +29,7 @@ from jscan.combine import scalar_jaxpr
 from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component
 from jscan.derivatives.jacobian import Source
-from jscan.kernels import engines, language, launch, scanning, tuning
+from jscan.kernels import elements, engines, language, launch, scanning, tuning
 from jscan.kernels.description import Scan
 from jscan.kernels.engines import Engine
 from jscan.kernels.language import Ref
@@ -112,6 +112,8 @@ class TileReader:
         return self._load(self.inputs[number], self.scan.views[number], step)
 
     def _load(self, ref: Ref, view: View, step: int) -> list[jax.Array]:
+        if view.shape[1] == 1:
+            return elements.load_common(self.tile, ref, view)
         right = -step if self.scan.backwards else step
         return self.tile.load_parts(ref, view, right if self.tile.geometry.reverse else -right)
 

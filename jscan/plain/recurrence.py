@@ -225,6 +225,7 @@ def tangent_in_plain_jax(
         return [jnp.zeros(full, d) for d in dtypes]
     against = reverse != transposed
     chunk = Chunk(0, full[axis], axis, against)
+    known = extent.whole_along(axis, known, full[axis])
     how: dict[str, Any] = {"component": component, "reverse": reverse, "exclusive": exclusive}
     read = reader(known, flags, full=full, chunk=chunk, axis_name=axis_name, **how)
     given = [jnp.broadcast_to(x, full) for x in linear]

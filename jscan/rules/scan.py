@@ -63,10 +63,11 @@ def scan_in_kernels(
 
     full = extent.full_shape(operands)
     given = of_scan(operands, combine=combine, segmented=segmented, started=started)
-    leaves = extent.at_full_size(given.leaves, full)
+    beside = [given.flags] if given.flags is not None and kind in kernels.ALONG else []
+    leaves = extent.at_full_size(given.leaves, full, beside)
     how: dict[str, Any] = {"combine": combine, "axis": axis, "exclusive": exclusive}
     how |= {"method": method, "tile": tile}
-    reason = kernels.why_not(leaves, **how)
+    reason = kernels.why_not(leaves, **how, full=full)
     if reason is not None:
         raise base.NoKernel(reason)
     flags = given.flags

@@ -69,6 +69,9 @@ def tangent_in_kernels(
 
 def tangent_on_cpu(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
     """The recurrence in plain JAX, by what is fastest there. The method "xla" is a tree."""
+    known, linear, flags = split(operands, params["component"], params["segmented"])
+    n = extent.full_shape(operands)[params["axis"]]
+    operands = (*extent.whole_along(params["axis"], known, n), *joined(linear, flags))
     if method != "xla" and is_faster_in_sequence(*operands, **params):
         return tangent_in_sequence(*operands, **params)
     if method != "xla" and params["component"].size >= BY_MATRICES:

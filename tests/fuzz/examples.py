@@ -142,6 +142,13 @@ class Form:
         scans = self.suite == "scans" and self.function in ("cumulative", "associative_scan")
         return scans and whole and self.n > 0 and random.Random(self.number + 2).random() < 0.25
 
+    def spread(self, leaf: int) -> tuple[int, ...]:
+        """The dimensions along which the program broadcasts a leaf."""
+        if self.source != "spread":
+            return ()
+        draw = random.Random(4 * self.number + leaf)
+        return tuple(d for d, size in enumerate(self.shape) if size and draw.random() < 0.5)
+
     @property
     def precise(self) -> bool:
         """Whether sums are made in pairs."""
@@ -248,7 +255,7 @@ def form_of(suite: str, place: str, number: int) -> Form:
         wrapper=wrapper,
         mapped=tuple(mapped),
         batch_at=draw.choice((0, 1)),
-        source=draw.choice(SOURCES),
+        source=draw.choice(SOURCES if suite in ("scans", "reductions") else SOURCES[:-1]),
         method=method,
         tile=_tile(draw, place, method, shape, axis),
     )
@@ -272,9 +279,10 @@ SEGMENTS = (
 """Flags as the elements lie, or one row of them; ``Segments`` of flags, packed or not, or of ids
 with rows, of one row of ids, of lengths, of offsets."""
 
-SOURCES = ("whole", "whole", "slice", "transposed", "misaligned", "donated", "aliased")
+SOURCES = ("whole", "whole", "slice", "transposed", "misaligned", "donated", "aliased", "spread")
 """Operands as they are; slices at odd places of longer arrays; transposed; from memory that is
-aligned to nothing; given away; one array as several operands."""
+aligned to nothing; given away; one array as several operands; of scans and reductions also ones
+that the program broadcasts."""
 
 SIZES = (0, 1, 2, 3, 5, 7, 8, 16, 17, 31, 32, 33, 65)
 

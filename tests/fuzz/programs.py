@@ -45,13 +45,24 @@ def draw_leaves(form: Form, data: Data, rng: np.random.Generator) -> list[Any]:
         first = leaves[0]
         same = [x.dtype == first.dtype and x.shape == first.shape for x in leaves]
         leaves = [first if is_same else x for x, is_same in zip(leaves, same, strict=True)]
+    if form.source == "spread":
+        leaves = [np.broadcast_to(_one(form, x, k), x.shape) for k, x in enumerate(leaves)]
     return leaves
 
 
-def packed(form: Form, x: Any) -> Any:
+def _one(form: Form, x: Any, leaf: int) -> Any:
+    """One element of a leaf along those dimensions along which the program broadcasts it."""
+    batch = bool(form.batch and form.mapped[leaf])
+    places = {d + batch for d in form.spread(leaf)}
+    return x[tuple(slice(1 if d in places else None) for d in range(x.ndim))]
+
+
+def packed(form: Form, x: Any, leaf: int | None = None) -> Any:
     """The array to pass for ``x``."""
     if x.ndim == 0:
         return x
+    if leaf is not None and form.spread(leaf):
+        return np.array(_one(form, x, leaf))
     if form.source == "slice":
         longer = np.ones((*x.shape[:-1], x.shape[-1] + 4), x.dtype)
         longer[..., 1:-3] = x
@@ -66,8 +77,11 @@ def packed(form: Form, x: Any) -> Any:
     return x
 
 
-def unpacked(form: Form, x: Any) -> Any:
+def unpacked(form: Form, x: Any, leaf: int | None = None) -> Any:
     """What `packed` was given, inside the program."""
+    if leaf is not None and form.spread(leaf):
+        batch = x.shape[:1] if form.batch and form.mapped[leaf] else ()
+        return jnp.broadcast_to(x, (*batch, *form.shape, *x.shape[len(batch) + len(form.shape) :]))
     if form.source == "slice" and x.ndim:
         return lax.slice_in_dim(x, 1, x.shape[-1] - 3, axis=-1)
     return jnp.transpose(x) if form.source == "transposed" else x
@@ -141,7 +155,7 @@ def program(form: Form, body: Callable[..., list[Any]] = call) -> Run:
         return body(form, leaves, array)
 
     def outer(first: Any, rest: Sequence[Any], array: Any) -> list[Any]:
-        leaves = [unpacked(form, x) for x in (first, *rest)]
+        leaves = [unpacked(form, x, k) for k, x in enumerate((first, *rest))]
         array = None if array is None else unpacked(form, array)
         if form.wrapper == "cond":
             return lax.cond(jnp.ravel(leaves[0]).size >= 0, inner, _nothing(inner), leaves, array)
@@ -238,8 +252,8 @@ def compute(
     body: Callable[..., list[Any]] = call,
 ) -> list[Any]:
     """Runs the form's program, and asserts that it changes no operand that it was not given."""
-    originals = [np.array(packed(form, x)) for x in leaves]
-    arrays = [jnp.asarray(packed(form, x)) for x in leaves]
+    originals = [np.array(packed(form, x, k)) for k, x in enumerate(leaves)]
+    arrays = [jnp.asarray(packed(form, x, k)) for k, x in enumerate(leaves)]
     if form.source == "aliased":
         arrays = [next(a for a, y in zip(arrays, leaves, strict=True) if y is x) for x in leaves]
     array = None if described is None else jnp.asarray(packed(form, described.array))

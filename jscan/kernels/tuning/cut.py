@@ -93,9 +93,13 @@ class Shape:
         *,
         segmented: bool,
         tile: Tuning | None,
+        full: Sequence[int] | None = None,
     ) -> Shape:
-        """What the choice depends on where ``operator`` combines these leaves along ``axis``."""
-        full = np.broadcast_shapes(*(leaf.shape for leaf in leaves))
+        """What the choice depends on where ``operator`` combines these leaves along ``axis``.
+
+        Together they have the shape ``full``, unless something beside them has more of it.
+        """
+        full = full or np.broadcast_shapes(*(leaf.shape for leaf in leaves))
         return cls(
             *outer_n_inner(full, axis),
             width=sum(leaf.dtype.itemsize for leaf in leaves),

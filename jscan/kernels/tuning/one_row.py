@@ -34,7 +34,7 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool) -> Tuning:
     begin in most, and restarts take registers.
     """
     if shape.tile is not None:
-        return shape.tile
+        return dataclasses.replace(shape.tile, rows=1)
     plain, flagged = (dataclasses.replace(shape, segmented=s) for s in (False, True))
     tuned = choose.of_neighbours(shape, choose.full_rule(plain))
     # Longer ones spill beside what walks.

@@ -1,0 +1,155 @@
+"""Leaves that have one element for all of the axis: kernels read it in place, whoever spread it."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jscan
+from benchmarks.measuring import machine
+from jscan import primitives
+from jscan.kernels import tuning
+from tests import reference
+
+F32 = jnp.float32
+LONG = jax.ShapeDtypeStruct((2**16,), F32)
+ROWS = jax.ShapeDtypeStruct((32, 4096), jnp.bool_)
+CHANNELS = jax.ShapeDtypeStruct((4, 4096, 64), F32)
+
+
+def _positions(flags):
+    return jscan.cumsum(jnp.ones(flags.shape, jnp.int32), segments=flags)
+
+
+def _by_ids(ids):
+    return jscan.cumsum(jnp.ones(ids.shape, F32), segments=jscan.Segments.from_ids(ids))
+
+
+def _closing(k, x):
+    return jscan.associative_scan(lambda a, b: a + b + k * a * b, x)
+
+
+def _spread(a, b):
+    return jscan.linear_recurrence(jnp.broadcast_to(a, b.shape), b, axis=1)
+
+
+def _gradient(b):
+    return jax.grad(lambda b: jnp.sin(jscan.linear_recurrence(0.9, b)).sum())(b)
+
+
+READS = {
+    "positions in rows, by vmap": (jax.vmap(_positions), [ROWS], 1),
+    "positions in rows": (_positions, [ROWS], 1),
+    "ones by runs of ids": (_by_ids, [jax.ShapeDtypeStruct((4096,), jnp.int32)], 1),
+    "a number": (lambda b: jscan.linear_recurrence(0.9, b), [LONG], 1),
+    "a full array": (lambda b: jscan.linear_recurrence(jnp.full(b.shape, 0.9), b), [LONG], 1),
+    "an array of another dtype": (
+        lambda b: jscan.linear_recurrence(jnp.full(b.shape, 2, jnp.int8).astype(F32), b),
+        [LONG],
+        1,
+    ),
+    "a number that is traced": (_closing, [jax.ShapeDtypeStruct((), F32), LONG], 1),
+    "channels": (_spread, [jax.ShapeDtypeStruct((64,), F32), CHANNELS], 64),
+    "a gradient": (_gradient, [LONG], 1),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_nothing_is_written_out(name):
+    function, operands, size = READS[name]
+    text = machine.lower_for_cuda(function, operands).as_text()
+    calls = [re.findall(r"tensor<(\d+)x[a-z]\w*>", line) for line in _calls(text)]
+    assert calls
+    whole = max(np.prod(x.shape, dtype=int) for x in operands)
+    for sizes in calls:
+        assert sorted(map(int, sizes)) == [size, whole]
+
+
+def _calls(text: str) -> list[str]:
+    """What the kernels of a program take, in its text."""
+    return re.findall(r"custom_call @__gpu\$xla\.gpu\.triton.* : \((.*)\) ->", text)
+
+
+def test_a_leaf_that_alone_has_the_axis_stays_whole():
+    text = machine.lower_for_cuda(lambda: jscan.cumsum(jnp.ones(4096, F32)), []).as_text()
+    assert "tensor<4096xf32>" in _calls(text)[0]
+
+
+SMALL = {
+    "one row": ((1, 101), tuning.Tuning(16, 1, warps=1, window=4, strip=8)),
+    "rows in a tile": ((5, 12), tuning.Tuning(16, 1, rows=4, warps=1, window=4, strip=8)),
+    "lanes": ((2, 37, 5), tuning.Tuning(8, 4, warps=1, window=4, strip=4)),
+    "a lane at a time": ((2, 37, 3), tuning.Tuning(16, 1, warps=1, window=4, strip=8)),
+}
+
+
+@pytest.mark.parametrize("every_form", [False, True])
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [
+        ("one row", "all"),
+        ("rows in a tile", "all"),
+        ("rows in a tile", "rows"),
+        ("lanes", "all"),
+        ("lanes", "channels"),
+        ("a lane at a time", "rows"),
+        ("a lane at a time", "channels"),
+    ],
+)
+def test_values_and_gradients(name, shared, every_form):
+    shape, tile = SMALL[name]
+    exclusive, reverse, segmented = [every_form] * 3
+    of_a = {"all": (), "rows": shape[:1] + (1,) * (len(shape) - 1), "channels": (1, 1, *shape[2:])}
+    own = of_a[shared][: len(shape)]
+    rng = np.random.default_rng(len(shape) + segmented)
+    a, b = rng.uniform(0.5, 1, own).astype(F32), rng.normal(size=shape).astype(F32)
+    flags = rng.random(shape[:2]) < 0.2 if segmented else None
+    weights = rng.normal(size=shape).astype(F32)
+
+    def run(a, b):
+        h = jscan.linear_recurrence(
+            a, b, axis=1, reverse=reverse, exclusive=exclusive, segments=flags
+        )
+        return (h * weights).sum(), h
+
+    with primitives.interpreted(), primitives.tiled(tile):
+        back, states = jax.jit(jax.grad(run, (0, 1), has_aux=True))(a, b)
+    whole = np.broadcast_to(a.reshape(own + (1,) * (len(shape) - len(own))), shape)
+    wide = None if flags is None else flags.reshape(*flags.shape, *(1,) * (len(shape) - 2))
+    every = None if wide is None else np.broadcast_to(wide, shape)
+    [_, expected] = reference.scan(
+        lambda x, y: [x[0] * y[0], x[1] * y[0] + y[1]],
+        [whole.astype(np.float64), b.astype(np.float64)],
+        axis=1,
+        reverse=reverse,
+        exclusive=exclusive,
+        identity=[np.float64(1), np.float64(0)],
+        flags=every,
+    )
+    np.testing.assert_allclose(states, expected, rtol=1e-4, atol=1e-4)
+    plain = jax.grad(lambda a, b: run(jnp.broadcast_to(a, shape), b)[0], (0, 1))(whole, b)
+    summed = tuple(d for d, s in enumerate(shape) if d >= len(own) or (own[d] == 1 and s > 1))
+    of_a_alone = np.asarray(plain[0]).sum(summed, keepdims=True).reshape(own)
+    np.testing.assert_allclose(back[0], of_a_alone, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(back[1], plain[1], rtol=1e-3, atol=1e-3)
+
+
+def test_a_decay_for_each_of_a_batch():
+    a, b = jnp.array([0.5, 0.25, 1.0], F32), jnp.ones(20, F32)
+    with primitives.interpreted():
+        found = jax.jit(jax.vmap(jscan.linear_recurrence, in_axes=(0, None)))(a, b)
+    alone = [jscan.linear_recurrence(x, b, method="xla") for x in a]
+    np.testing.assert_allclose(found, np.stack(alone), rtol=1e-6)
+
+
+def test_a_start_beside_what_is_shared():
+    flags = jnp.array([0, 0, 1, 0, 0, 1, 0], jnp.bool_)
+    with primitives.interpreted():
+        found = jax.jit(
+            lambda init: jscan.cumsum(jnp.ones(7, jnp.int32), segments=flags, init=init)
+        )(jnp.int32(10))
+    assert found.tolist() == [11, 12, 1, 2, 3, 1, 2]
