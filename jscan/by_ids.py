@@ -82,7 +82,8 @@ def _reduce(
     array = one_for_each_id(caller, arrays.as_array(caller, "data", data), ids)
     if not operator.takes(array.dtype):
         raise TypeError(
-            f"{caller}: data has dtype {array.dtype}, which {operator.name} does not take"
+            f"{caller}: data has dtype {array.dtype}, which {operator.name} does not take; cast it "
+            "by data.astype"
         )
     if plan is None:
         count = descriptors.count_segments(caller, num_segments, ids)

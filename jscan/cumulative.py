@@ -259,7 +259,10 @@ def _scan(
     array = as_array(caller, "x", x)
     axis = as_axis(caller, "x", axis, array.shape)
     if array.dtype == jnp.bool_ or not operator.takes(array.dtype):
-        raise TypeError(f"{caller}: x has dtype {array.dtype}, which {operator.name} does not take")
+        raise TypeError(
+            f"{caller}: x has dtype {array.dtype}, which {operator.name} does not take; cast it by "
+            "x.astype"
+        )
     reverse = as_switch(caller, "reverse", reverse)
     exclusive = as_switch(caller, "exclusive", exclusive)
     given = as_segments(caller, segments)

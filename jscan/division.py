@@ -181,6 +181,11 @@ def divide(
         given, expected = ((*s[:axis], *s[axis + 1 :], s[axis]) for s in (given, expected))
         where = f" with axis={axis} last"
     shared = f", its leading dimensions {shape[: max(axis, 1) + 1]}" if len(shape) > 2 else ""
+    if isinstance(segments, Segments) and len(given) == 1:
+        raise ValueError(
+            f"{caller}: segments divide an axis of {given[0]} elements; axis={axis} of what is "
+            f"scanned, of shape {shape}, has {shape[axis]}"
+        )
     raise ValueError(
         f"{caller}: segments has shape {given}; expected the shape of what is scanned, "
         f"{expected}{where}{shared}, or ({shape[axis]},), the length of axis={axis}"

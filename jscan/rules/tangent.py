@@ -22,7 +22,7 @@ from jscan.plain.recurrence import (
     tangent_in_sequence,
 )
 from jscan.plain.uneven import tangent_uneven
-from jscan.primitives import AxisName, joined, tangent_p
+from jscan.primitives import AxisName, joined, parted, tangent_p
 from jscan.rules import base, partition
 
 BY_MATRICES = 3
@@ -69,9 +69,9 @@ def tangent_in_kernels(
 
 def tangent_on_cpu(*operands: jax.Array, method: str, **params: Any) -> list[jax.Array]:
     """The recurrence in plain JAX, by what is fastest there. The method "xla" is a tree."""
-    known, linear, flags = split(operands, params["component"], params["segmented"])
+    leaves, flags = parted(operands, params["segmented"])
     n = extent.full_shape(operands)[params["axis"]]
-    operands = (*extent.whole_along(params["axis"], known, n), *joined(linear, flags))
+    operands = tuple(joined(extent.whole_along(params["axis"], leaves, n), flags))
     if method != "xla" and is_faster_in_sequence(*operands, **params):
         return tangent_in_sequence(*operands, **params)
     if method != "xla" and params["component"].size >= BY_MATRICES:

@@ -32,6 +32,10 @@ print(json.dumps(said))
 """Runs pages in one process, each in a namespace of its own."""
 
 
+def test_every_block_of_a_page_ends():
+    assert [name for name, text in PAGES.items() if len(re.findall("^```", text, re.M)) % 2] == []
+
+
 def test_pages_print_what_their_comments_say(tmp_path):
     programs = {name: program(text) for name, text in PAGES.items() if FENCED.search(text)}
     assert len(programs) > 8
