@@ -62,6 +62,18 @@ def kind_of(marks: Marks | None) -> str:
     return next(kinds, "flags")
 
 
+ALONG = ("flags", "runs")
+"""The forms that have the axis of the leaves; others have one of their own."""
+
+
+def beside(marks: Any, kind: str, axis: int) -> jax.ShapeDtypeStruct:
+    """What counts of the shape of marks beside leaves: 1 along an axis that is their own."""
+    shape = list(marks.shape)
+    if kind not in ALONG:
+        shape[axis] = 1
+    return jax.ShapeDtypeStruct(tuple(shape), marks.dtype)
+
+
 def width(dtype: np.dtype) -> int:
     """The number of bits of a word."""
     return 8 * dtype.itemsize

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan import compensation, extent
+from jscan import bits, compensation, extent
 from jscan.combine import Combine
 from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component, components
@@ -106,7 +106,8 @@ def _of_sum(
     flags = joined([], given.flags)
     coming = [_or_zero(moving.get(i), given.leaves[i]) for i in summed]
     start = [_or_zero(at_start.get(i), given.start[i]) for i in summed if at_start]
-    coming = extent.at_full_size(coming, full, [*flags, *start])
+    marks = [bits.beside(x, params["kind"], params["axis"]) for x in flags]
+    coming = extent.at_full_size(coming, full, [*marks, *start])
     part = combine if len(summed) == combine.num_leaves else combine.restrict(summed)
     every = {**params, "combine": part, "used": (True,) * len(summed), "started": bool(start)}
     return values, dict(zip(summed, scan_p.bind(*coming, *flags, *start, **every), strict=True))
@@ -184,7 +185,8 @@ def _of_pairs(
     given = of_scan(primals, **params)
     flags, start = joined([], given.flags), [at_start[0]] if 0 in at_start else []
     leaf = _or_zero(moving.get(0), given.leaves[0])
-    [leaf] = extent.at_full_size([leaf], values[0].shape, [*flags, *start])
+    marks = [bits.beside(x, params["kind"], params["axis"]) for x in flags]
+    [leaf] = extent.at_full_size([leaf], values[0].shape, [*marks, *start])
     every = {**params, "combine": recurrence.sum_of(leaf.dtype), "used": (True,)}
     every["started"] = bool(start)
     return values, {0: scan_p.bind(leaf, *flags, *start, **every)[0]}

@@ -3,7 +3,6 @@
 An engine builds the kernels (`jscan.kernels.engines`); the other modules know none by name.
 """
 
-from jscan.kernels.flagging import ALONG as ALONG
 from jscan.kernels.marking import words_of_bounds as words_of_bounds
 from jscan.kernels.marking import words_of_ends as words_of_ends
 from jscan.kernels.multiplying import product as product

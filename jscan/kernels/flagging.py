@@ -40,9 +40,6 @@ WARPS = 4
 LEAST = 2**16
 """From so many elements on: XLA's loop is no slower below, and may be a part of another."""
 
-ALONG = ("flags", "runs")
-"""The kinds of marks that have the axis of the leaves; others have one of their own."""
-
 IN_BYTES, LOWEST = np.int32(0x00204081), np.int32(0x01010101)
 """Four bits times the first have one in each byte; the second leaves the lowest of each."""
 
@@ -107,7 +104,7 @@ class Marks:
 
 def full_of(leaves: Sequence[Leaf], marks: Leaf | None, kind: str) -> tuple[int, ...]:
     """The shape of leaves and of marks beside them that have their axis."""
-    along = [marks] if marks is not None and kind in ALONG else []
+    along = [marks] if marks is not None and kind in bits.ALONG else []
     return extent.full_shape([*leaves, *along])
 
 

@@ -63,7 +63,7 @@ def scan_in_kernels(
 
     full = extent.full_shape(operands)
     given = of_scan(operands, combine=combine, segmented=segmented, started=started)
-    beside = [given.flags] if given.flags is not None and kind in kernels.ALONG else []
+    beside = [] if given.flags is None else [bits.beside(given.flags, kind, axis)]
     leaves = extent.at_full_size(given.leaves, full, beside)
     how: dict[str, Any] = {"combine": combine, "axis": axis, "exclusive": exclusive}
     how |= {"method": method, "tile": tile}
@@ -263,6 +263,8 @@ def scan_dce(used_outputs: Sequence[bool], *rest: Any) -> tuple[list[bool], core
     kept = combine.closure(wanted)
     flags = [combine.num_leaves] if eqn.params["segmented"] else []
     avals: list[Any] = [v.aval for v in eqn.invars]
+    for i in flags:
+        avals[i] = bits.beside(avals[i], eqn.params["kind"], eqn.params["axis"])
     begin = combine.num_leaves + len(flags)
     is_open = range(begin + combine.num_leaves, num_operands)
 

@@ -153,3 +153,36 @@ def test_a_start_beside_what_is_shared():
             lambda init: jscan.cumsum(jnp.ones(7, jnp.int32), segments=flags, init=init)
         )(jnp.int32(10))
     assert found.tolist() == [11, 12, 1, 2, 3, 1, 2]
+
+
+def _two_sums(v, offsets):
+    """Of one number for all four elements, and of 0 to 3."""
+    segments = jscan.Segments.from_offsets(offsets, total=4)
+    return jscan.associative_scan(
+        lambda a, b: (a[0] + b[0], a[1] + b[1]),
+        (jnp.full(4, v), jnp.arange(4, dtype=F32)),
+        segments=segments,
+    )
+
+
+def test_as_many_offsets_as_elements():
+    """They are no axis of the elements, whose only leaf of full length goes unused here."""
+    offsets = jnp.array([0, 2, 2, 4], jnp.int32)
+    first = jax.jit(lambda v, offsets: _two_sums(v, offsets)[0])(2.0, offsets)
+    assert first.tolist() == [2, 4, 2, 4]
+    run = jax.jit(lambda v: _two_sums(v, offsets))
+    _, slopes = jax.jvp(run, (2.0,), (1.0,))
+    assert slopes[0].tolist() == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("method", ["auto", "xla"])
+def test_a_tangent_of_one_coefficient(method):
+    b = jnp.arange(1, 7, dtype=F32)
+    run = jax.jit(lambda a: jscan.linear_recurrence(a, b, method=method))
+    states, slopes = jax.jvp(run, (0.5,), (1.0,))
+    h, d = 0.0, 0.0
+    for t in range(6):
+        h, d = 0.5 * h + (t + 1), h + 0.5 * d
+        np.testing.assert_allclose([states[t], slopes[t]], [h, d], rtol=1e-6)
+    second = jax.hessian(lambda a: run(a)[3])(0.5)
+    np.testing.assert_allclose(second, 4 + 6 * 0.5, rtol=1e-6)
