@@ -60,6 +60,7 @@ def numbers(shape, dtype="int32"):
     return np.random.default_rng(0).integers(-50, 50, shape).astype(dtype)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("segmented", [False, True])
 @pytest.mark.parametrize("method", METHODS)
@@ -77,6 +78,7 @@ def test_a_wrong_identity_changes_no_other_result(method, segmented, reverse):
     np.testing.assert_array_equal(found, expected(x, 77, **where))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     ("shape", "axis", "dtype", "tile"),

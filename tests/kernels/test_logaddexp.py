@@ -187,6 +187,7 @@ def test_wide_complex_exponentials_are_summed():
         assert_logarithms(found, x[0], None, False, False)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize(
     "bad", [complex(np.nan, 0), complex(0, np.nan), complex(np.inf, 1), complex(0, np.inf)]

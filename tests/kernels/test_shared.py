@@ -87,6 +87,7 @@ SMALL = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("every_form", [False, True])
 @pytest.mark.parametrize(
     ("name", "shared"),

@@ -74,6 +74,7 @@ def test_sums(strategy, reverse, exclusive, shape, dtype, segmented):
     reference.assert_equal(run(strategy, TILE, call, x), expected)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32"])
 @pytest.mark.parametrize("n", [4112, 4098, 4101])
 @exclusive_or_not

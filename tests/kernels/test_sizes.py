@@ -208,6 +208,7 @@ def _tiny(x: Any, bounds: Any, ids: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["int8", "float16", "int32", "float32", "int64"])
 @pytest.mark.parametrize("n", [2, 3, 4, 8, 16])
 def test_a_word_of_elements(n, dtype):

@@ -46,6 +46,7 @@ def products(a: Any, b: Any) -> Any:
     return [by_blocks(a[0], b[0])]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("together", [1, 2])
 @both_directions
 @pytest.mark.parametrize(
@@ -95,6 +96,7 @@ ROWS_AND_LANES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int8"])
 @both_directions
 @ROWS_AND_LANES
