@@ -137,6 +137,17 @@ def _filters(shrink: int) -> Iterator[Case]:
             against=(SCAN,),
             also=(SHARE,),
         )
+    yield Case(
+        f"a Kalman filter and its smoother, 4 states, {size}",
+        made(filtering.weeks, n),
+        call(filtering.both_passes, jscan.associative_scan),
+        Check(filtering.from_neighbouring_weeks, 1e-3, "worst relative error"),
+        # Of each pass the elements, written once and read, and twice means and covariances.
+        *(4 * (2 * (56 + 36) + 2 * 20) * n, 10.0, 10.0, "speedup"),
+        peers={SCAN: call(filtering.both_passes, filtering.by_lax)},
+        against=(SCAN,),
+        also=(SHARE,),
+    )
 
 
 def _name_of_products(side: int, size: str) -> str:

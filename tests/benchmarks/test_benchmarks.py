@@ -74,7 +74,7 @@ COUNTS = {
     "bits": 14,
     "derivatives": 12,
     "functions": 36,
-    "states": 20,
+    "states": 21,
     "strategies": 201,
     "dtypes": 12,
     "operators": 12,
@@ -88,7 +88,7 @@ COUNTS = {
 
 
 NEW_STATES = (
-    *("products of 8", "elements of a "),
+    *("products of 8", "elements of a ", "a Kalman filter"),
     *("recurrence of one coefficient", "positions in packed rows"),
 )
 
