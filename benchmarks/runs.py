@@ -254,9 +254,14 @@ def look(options: argparse.Namespace) -> int:
             terminal.say(f"{options.compare} is of triton {compiler}: {install}")
             return 2
     kernels: list[static.Looks] = []
+    known: list[static.Looks] = []
+    if options.compare and not options.out:
+        committed, environment = static_table.read(options.compare)
+        known = committed if environment == versions else []
+    looks_of = functools.partial(static.looks_of, known=known)
     with terminal.progress("compiling", len(names)) as advance:
         calls = [(name, turns[name]) for name in names]
-        for of_call in static.measured(calls, options.jobs, static.looks_of):
+        for of_call in static.measured(calls, options.jobs, looks_of):
             kernels += of_call
             advance("")
     static_table.show(kernels)

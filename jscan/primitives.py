@@ -6,9 +6,9 @@ so that a rule can import this module and bind primitives itself.
 
 The operands of a primitive have one rank. Each of their dimensions is full size, or 1 where it is
 shared, which is never copied. Along the axis that is worked along a leaf may be shared, too, where
-another one or its flags have it in full: of ``scan_p``, and of ``reduce_p`` where it is a number
-that the operator reads. Static parameters that are read from the context in which a primitive is
-bound:
+another one or its flags have it in full: of ``scan_p`` and ``tangent_p``, and of ``reduce_p``
+where it is a number that the operator reads. Static parameters that are read from the context in
+which a primitive is bound:
 
     interpret   whether its kernels run interpreted, on any platform
     tile        how its kernels cut their operands; None leaves the choice to `jscan.kernels`.

@@ -46,9 +46,7 @@ def linear_recurrence(
 
     Args:
       a: the coefficients, an array of numeric dtype. It has the dimensions of ``b``, each in full
-        or 1, or only the leading ones of them; what is missing is shared, and along ``b``'s
-        trailing dimensions no copy is made. Where it is 1 along ``axis`` it is read in place, and
-        written out for the gradient.
+        or 1, or only the leading ones of them; what is missing is shared, and read in place.
       b: the terms, an array of numeric dtype.
       h0: what precedes the first element (the last, when reversed): shaped like the result without
         ``axis``, each dimension in full or 1, or a scalar. Zero if left out. With segments it

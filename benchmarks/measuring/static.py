@@ -14,6 +14,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import importlib.metadata
 import io
 import multiprocessing
@@ -52,6 +53,7 @@ class Looks:
       shared_stores: the same of writes.
       shared: bytes of that memory.
       instructions: lines of PTX that are one.
+      text: a digest of the kernel as the engine puts it, from which the rest follows.
     """
 
     call: str
@@ -67,6 +69,7 @@ class Looks:
     shared_stores: int
     shared: int
     instructions: int
+    text: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, int]:
@@ -142,6 +145,11 @@ def accesses(ptx: str) -> dict[tuple[str, str], dict[str, int]]:
     return found
 
 
+def digest(kernel: Any) -> str:
+    """Of all that a compiler is told of a kernel."""
+    return hashlib.sha256(repr(kernel).encode()).hexdigest()[:16]
+
+
 def _looks(call: str, engine: str, number: int, kernel: Any) -> Looks:
     def compile_it() -> Any:
         compile_form = compiling.compiled if engine == "jax-triton" else compiled_ir
@@ -158,6 +166,7 @@ def _looks(call: str, engine: str, number: int, kernel: Any) -> Looks:
         shared_stores=sum(counts.get(("stores", SHARED), {}).values()),
         shared=found.metadata.shared,
         instructions=len(_INSTRUCTION.findall(ptx)),
+        text=digest(kernel),
     )
 
 
@@ -198,19 +207,27 @@ def turns(*, by_turns: bool) -> dict[str, tuple[str, ...]]:
     }
 
 
-def looks_of(told: tuple[str, Sequence[str]]) -> list[Looks]:
+def looks_of(told: tuple[str, Sequence[str]], known: Sequence[Looks] = ()) -> list[Looks]:
     """The kernels of the call of this name, in the forms of these engines."""
     name, names_of_engines = told
-    return looks_at(cases.calls()[name], names_of_engines)
+    return looks_at(cases.calls()[name], names_of_engines, known)
 
 
-def looks_at(call: Call, engines: Sequence[str]) -> list[Looks]:
-    """The kernels of a call, in the forms of these engines."""
+def looks_at(call: Call, engines: Sequence[str], known: Sequence[Looks] = ()) -> list[Looks]:
+    """The kernels of a call, in the forms of these engines; those that are ``known`` as they were.
+
+    That is by their text, and the versions are those that they were compiled with.
+    """
+    before = {looks.key: looks for looks in known}
     found = []
     for engine in engines:
         numbers: collections.Counter[str] = collections.Counter()
         for kernel in forms(call, engine):
-            found.append(_looks(call.name, engine, numbers[kernel.name], kernel))
+            place = numbers[kernel.name]
+            same = before.get((call.name, engine, kernel.name, place))
+            if same is None or same.text != digest(kernel):
+                same = _looks(call.name, engine, place, kernel)
+            found.append(same)
             numbers[kernel.name] += 1
     return found
 

@@ -93,7 +93,7 @@ def differences(before: Sequence[Looks], after: Sequence[Looks]) -> list[Differe
             spills = bool(looks.spilled)
             told = f"is new, and spills {looks.spilled}" if spills else "is new"
             found.append(Difference(f"{_full(looks)} {told}", spills))
-        elif old[key] != looks:
+        elif dataclasses.replace(old[key], text=looks.text) != looks:
             changes = list(_changes(old[key], looks))
             told = ", ".join(change.text for change in changes)
             worse = any(change.worse for change in changes)
@@ -111,7 +111,7 @@ def _changes(old: Looks, new: Looks) -> Iterator[Difference]:
     """What differs between two kernels."""
     for field in dataclasses.fields(Looks):
         was, is_now = getattr(old, field.name), getattr(new, field.name)
-        if was == is_now:
+        if was == is_now or field.name == "text":
             continue
         worse = False
         if field.name == "spilled":

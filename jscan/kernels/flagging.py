@@ -102,10 +102,10 @@ class Marks:
         return words.reshape(*shape[: self.axis], -1, *shape[self.axis + 1 :])
 
 
-def full_of(leaves: Sequence[Leaf], marks: Leaf | None, kind: str) -> tuple[int, ...]:
-    """The shape of leaves and of marks beside them that have their axis."""
-    along = [marks] if marks is not None and kind in bits.ALONG else []
-    return extent.full_shape([*leaves, *along])
+def full_of(leaves: Sequence[Leaf], marks: Leaf | None, kind: str, axis: int) -> tuple[int, ...]:
+    """The shape of leaves and of what marks beside them have of it."""
+    beside = [] if marks is None else [bits.beside(marks, kind, axis)]
+    return extent.full_shape([*leaves, *beside])
 
 
 def heads_of_runs(ids: jax.Array, *, axis: int, interpret: bool) -> jax.Array:

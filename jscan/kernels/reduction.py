@@ -28,7 +28,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.kernels import language, quarters
+from jscan.kernels import elements, language, quarters
 from jscan.kernels.keys import COUNTED, KEY, Keys
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
@@ -229,12 +229,13 @@ class StripWalk:
             own = self.inputs, reduction.views, self.gathered
             loaded = reduction.product.elements(strip, *own)
         elif reduction.order is None:
-            loaded = [part for ref, view in read for part in strip.load_parts(ref, view)]
+            loaded = [part for x in read for part in _parts(strip, *x, strip.load_parts)]
         else:
             place = strip.load_shared(self.gathered[0], reduction.order)
             # Nothing is read out of bounds, whatever a plan was made of.
             place = jnp.clip(place, 0, np.int32(self.geometry.n - 1))
-            loaded = [part for ref, view in read for part in strip.gather(ref, view, place)]
+            gather = functools.partial(strip.gather, place=place)
+            loaded = [part for x in read for part in _parts(strip, *x, gather)]
         return [x.astype(d) for x, d in zip(loaded, reduction.dtypes, strict=True)]
 
     def _write(
@@ -339,3 +340,10 @@ def _merged(left: Marked, right: Marked) -> tuple[Marked, Marked]:
     key = jnp.where(right.where, right.key, left.key)
     both = Marked(key, values, left.where | right.where)
     return both, Marked(left.key, left.values, left.where & right.where)
+
+
+def _parts(
+    strip: Tile, ref: Ref, view: View, load: Callable[[Ref, View], list[jax.Array]]
+) -> list[jax.Array]:
+    """What is read of an operand, which may have one element for all places."""
+    return elements.load_common(strip, ref, view) if view.shape[1] == 1 else load(ref, view)

@@ -130,14 +130,14 @@ def scan(
     combined, and ``start_open`` where it does so: see `jscan.starts`. Flags are of a ``kind`` of
     `flagging.Marks`.
     """
-    before, full = Start.of(start, start_open), full_of(leaves, flags, kind)
+    before, full = Start.of(start, start_open), full_of(leaves, flags, kind, axis)
     few, n = full[axis] < 2 or 0 in full, full[axis]
     if flags is not None and (few or before is not None):
         flags, kind = Marks(kind, flags, axis, n, interpret).as_bytes(), "flags"
     if before is not None:
         leaves, flags, before = _together(leaves, flags, before)
     marks = None if flags is None else Marks(kind, flags, axis, n, interpret)
-    full = full_of(leaves, flags, kind)
+    full = full_of(leaves, flags, kind, axis)
     if math.prod(full) == 0 or full[axis] == 1:
         how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
         return _trivial(leaves, flags, before, full, exclusive=exclusive, used=used, **how)
@@ -268,7 +268,7 @@ def _row(
     Rows that begin inside of words would be read and written element by element. One behind the
     other they are an array that begins with a word, in which scans restart.
     """
-    dtypes = [*(x.dtype for x in operands), *results]
+    dtypes = [*(x.dtype for x in operands if x.size > 1), *results]
     aligned = all(shape.n * dtype.itemsize % 16 == 0 for dtype in dtypes)
     # The end of a lone row is compiled apart (`Scan.on_tile`).
     alone = shape.outer == 1 and not reverse and not shape.segmented

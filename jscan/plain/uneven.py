@@ -193,6 +193,8 @@ def _whole(
     last = (length - 1) // size
     params |= {"axis": axis, "kind": "whole", "exact": True, "axis_name": ()}
 
+    leaves = extent.whole_along(axis, leaves, size)
+
     def total(count: int) -> list[jax.Array]:
         cut = [lax.slice_in_dim(x, 0, count, axis=axis) for x in leaves]
         found: list[jax.Array] = primitives.reduce_p.bind(*cut, **params)

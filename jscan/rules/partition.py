@@ -163,7 +163,7 @@ def lower(
     divisible = custom_partitioning(whole)
     divisible.def_partition(
         partition=divide,
-        infer_sharding_from_operands=_like_the_first_operand,
+        infer_sharding_from_operands=_like_the_largest_operand,
         decode_shardings=False,
         sharding_rule=dimensions.rule(),
     )
@@ -263,10 +263,10 @@ def sharing(ctx: mlir.LoweringRuleContext) -> int:
     return math.prod(size for name, size in sizes.items() if name not in context.manual_axes)
 
 
-def _like_the_first_operand(mesh: Mesh, operands: Any, results: Any) -> Any:
+def _like_the_largest_operand(mesh: Mesh, operands: Any, results: Any) -> Any:
     """What results lie like for XLA's older partitioner, which knows no rule."""
     del mesh
-    layout = jax.tree.leaves(operands)[0].sharding
+    layout = max(jax.tree.leaves(operands), key=lambda x: math.prod(x.shape)).sharding
     return jax.tree.map(lambda _: layout, results)
 
 

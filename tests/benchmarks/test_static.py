@@ -72,6 +72,16 @@ def test_the_command_compares_and_fails_where_kernels_are_worse(tmp_path, capsys
 
 
 @by_triton
+def test_what_is_known_of_the_same_text_is_not_compiled_again(monkeypatch):
+    call, engine = cases.calls()[QUICK], ["jax-triton"]
+    [found] = static.looks_at(call, engine)
+    known = dataclasses.replace(found, registers=1)
+    assert static.looks_at(call, engine, [dataclasses.replace(known, text="another")]) == [found]
+    monkeypatch.setattr(static, "with_resources", None)
+    assert static.looks_at(call, engine, [known]) == [known]
+
+
+@by_triton
 def test_calls_are_compared_by_one_engine_each_in_turn(tmp_path, capsys, monkeypatch):
     calls = [*cases.calls()][:4]
     report = [looks(call=call, engine=engine) for call in calls for engine in static.ENGINES]
@@ -102,6 +112,7 @@ def test_the_report_is_of_these_calls():
     }
     assert {"jax", "triton", "target"} <= environment.keys()
     assert len({looks.key for looks in committed}) == len(committed)
+    assert all(looks.text for looks in committed)
     assert {looks.kernel.removeprefix("jscan_") for looks in committed} == {
         *(
             "block",

@@ -129,6 +129,20 @@ def test_operators_without_an_identity(n, layout, reverse):
 @pytest.mark.sweep
 @every_layout
 @every_length
+def test_a_reduction_by_an_operator_that_reads_a_number(n, layout):
+    rows, _ = data(n)
+    rows = rows / 30
+
+    def fn(x):
+        k = 0.5 + 0 * x[0, 0]
+        return jscan.reduce(lambda a, b: a + b + k * a * b, x, 1)
+
+    check(fn, (np.prod(1 + 0.5 * rows, axis=1) - 1) / 0.5, rows, layout)
+
+
+@pytest.mark.sweep
+@every_layout
+@every_length
 def test_reductions(n, layout):
     rows, flags = data(n)
     flags = flags[0]

@@ -187,3 +187,34 @@ def test_a_tangent_of_one_coefficient(method):
         np.testing.assert_allclose([states[t], slopes[t]], [h, d], rtol=1e-6)
     second = jax.hessian(lambda a: run(a)[3])(0.5)
     np.testing.assert_allclose(second, 4 + 6 * 0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("trailing", [(), (1,)])
+def test_a_batch_of_offsets_alone(trailing):
+    """The batch has no leaf of its own, and the offsets no axis of the leaves."""
+    x = jnp.arange(40, dtype=F32).reshape(40, *trailing)
+    offsets = jnp.array([[0, 3, 40], [0, 20, 40], [0, 7, 40]], jnp.int32)
+
+    def run(offsets):
+        return jscan.cumsum(x, segments=jscan.Segments.from_offsets(offsets, total=40))
+
+    with primitives.interpreted():
+        found = jax.jit(jax.vmap(run))(offsets)
+    for row, middle in zip(found, (3, 20, 7), strict=True):
+        expected = np.concatenate([np.cumsum(x[:middle], 0), np.cumsum(x[middle:], 0)])
+        np.testing.assert_array_equal(row, expected)
+
+
+@pytest.mark.parametrize("segmented", [False, True])
+def test_a_number_in_reductions(segmented):
+    x = jnp.linspace(0, 0.1, 50, dtype=F32)
+    segments = jscan.Segments.from_lengths([20, 0, 30]) if segmented else None
+
+    def run(k):
+        return jscan.reduce(lambda a, b: a + b + k * a * b, x, identity=0.0, segments=segments)
+
+    with primitives.interpreted(), primitives.tiled(SMALL["one row"][1]):
+        found = jax.jit(run)(F32(0.5))
+    parts = [x[:20], x[20:20], x[20:]] if segmented else [x]
+    expected = [(np.prod(1 + 0.5 * part) - 1) / 0.5 for part in parts]
+    np.testing.assert_allclose(np.ravel(found), expected, rtol=1e-5)

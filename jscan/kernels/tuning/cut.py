@@ -97,7 +97,7 @@ class Shape:
     ) -> Shape:
         """What the choice depends on where ``operator`` combines these leaves along ``axis``.
 
-        Together they have the shape ``full``, unless something beside them has more of it.
+        ``full`` is their shape and that of what lies beside them; theirs if that is left out.
         """
         full = full or np.broadcast_shapes(*(leaf.shape for leaf in leaves))
         return cls(
