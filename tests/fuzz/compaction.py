@@ -30,7 +30,7 @@ def call(form: Form, mask: Any, x: Any) -> list[Any]:
         return list(jscan.run_length_encode(row, size=size))
     if form.function == "unique_sorted":
         return list(jscan.unique_sorted(row, size=size, fill_value=1))
-    lengths = 3 * jnp.ravel(mask != 0).astype(jnp.int32) - 1
+    lengths = 3 * jnp.ravel(mask.astype(bool)).astype(jnp.int32) - 1
     return [jscan.run_length_decode(row, lengths, size=size, fill_value=1)]
 
 

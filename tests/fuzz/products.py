@@ -17,7 +17,7 @@ WIDTH = 3
 
 def _indices(form: Form, xp: Any, marks: Any) -> Any:
     """A column of each entry, some of which there are not."""
-    return (7 * xp.arange(marks.size) + marks) % (form.wanted + 3) - 1
+    return (7 * xp.arange(marks.size) + marks.astype("int64")) % (form.wanted + 3) - 1
 
 
 def _dense(form: Form, xp: Any, entries: Any) -> Any:
