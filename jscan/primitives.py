@@ -26,8 +26,8 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from jscan import engines, extent, meshes
-from jscan.bits import Marks, Runs, kind_of
+from jscan import bits, engines, extent, meshes
+from jscan.bits import Marks, kind_of
 from jscan.combine import Combine
 from jscan.derivatives.components import Component
 from jscan.starts import Start
@@ -260,13 +260,12 @@ def scan(
     """Bind ``scan_p``, for all results or those that are ``used``."""
     if exclusive and combine.identity is None:
         raise ValueError("an exclusive scan needs an operator with an identity")
-    along = jax.tree.leaves(flags) if isinstance(flags, (jax.Array, Runs)) else []
-    settings = settings_for(extent.full_shape([*leaves, *along]))
+    kind, begins = kind_of(flags), [] if start is None else start.arrays
+    settings = settings_for(extent.full_shape([*joined(leaves, flags), *begins]))
     if settings["layout"] is None:
-        leaves = extent.shared(leaves, along)
-    given = joined(leaves, flags)
-    if start is not None:
-        given += start.arrays
+        beside = [bits.beside(x, kind, axis) for x in jax.tree.leaves(flags)]
+        leaves = extent.shared(leaves, beside)
+    given = [*joined(leaves, flags), *begins]
     operands = extent.vary_alike(given, axis_name)
     results: list[jax.Array] = scan_p.bind(
         *operands,
@@ -275,7 +274,7 @@ def scan(
         reverse=reverse,
         exclusive=exclusive,
         segmented=flags is not None,
-        kind=kind_of(flags),
+        kind=kind,
         used=(True,) * len(leaves) if used is None else tuple(used),
         method=method,
         compact=False,

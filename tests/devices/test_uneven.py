@@ -129,6 +129,35 @@ def test_operators_without_an_identity(n, layout, reverse):
 @pytest.mark.sweep
 @every_layout
 @every_length
+def test_what_all_positions_have_in_common(n, layout):
+    rows, flags = data(n)
+    heads = jnp.asarray(flags[0])
+
+    def fn(x):
+        def states(a):
+            return jscan.linear_recurrence(a, x, axis=1)
+
+        return (
+            states(0.5),
+            states(jnp.full(x.shape, 0.5)),
+            jax.grad(lambda a: states(a).sum())(0.5),
+            jscan.cumsum(jnp.ones_like(x), 1, segments=heads),
+        )
+
+    zeros, ones = np.zeros(ROWS), np.ones(ROWS)
+    h, slope, place, total, found = zeros, zeros, zeros, 0.0, []
+    for t in range(n):
+        slope = h + 0.5 * slope
+        h, place = 0.5 * h + rows[:, t], ones if flags[0, t] else place + 1
+        total += slope.sum()
+        found.append((h, place))
+    states, places = (np.stack(x, 1) for x in zip(*found, strict=True))
+    check(fn, (states, states, total, places), rows, layout)
+
+
+@pytest.mark.sweep
+@every_layout
+@every_length
 def test_a_reduction_by_an_operator_that_reads_a_number(n, layout):
     rows, _ = data(n)
     rows = rows / 30
