@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 import jscan
-from benchmarks.cases.operations import join_moments
+from benchmarks.cases.operations import join_moments, positions
 from jscan import operators
 
 Operand = tuple[tuple[int, ...], str]
@@ -38,7 +38,15 @@ class Call:
 def calls() -> dict[str, Call]:
     """The calls by their names."""
     along = (*_repeatable(), *_segmented(), *_rows_and_lanes(), *_blocks(), *_across_devices())
-    every = [*_scans(), *along, *_derivatives(), *_reductions(), *_products(), *_ranks()]
+    every = [
+        *_scans(),
+        *along,
+        *_derivatives(),
+        *_reductions(),
+        *_products(),
+        *_ranks(),
+        *_shared(),
+    ]
     found = {call.name: call for call in every}
     assert len(found) == len(every)
     return found
@@ -379,3 +387,13 @@ def _ranks() -> Iterator[Call]:
 
     for what in ("ids", "flags"):
         yield _call(f"{what} of lengths", of_lengths(what), ((2**16,), "int32"))
+
+
+def _shared() -> Iterator[Call]:
+    """What all positions have in common."""
+    one, long = ((), "float32"), ((LONG,), "float32")
+    yield _call("one number: linear_recurrence", jscan.linear_recurrence, one, long)
+    yield _call("one number: gradient", _gradient(jscan.linear_recurrence), one, long)
+    channels = ((1, 1, 256), "float32"), ((8, 4096, 256), "float32")
+    yield _recurrence(*channels, axis=1)
+    yield _call("positions in packed rows", positions, ((32, 4096), "bool"))
