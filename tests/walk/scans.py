@@ -121,7 +121,7 @@ def network(name: str, form: str, operation: Operation, **options: Any) -> Row:
 def recurrence(
     form: str,
     *,
-    shared: bool = False,
+    label_of_a: str | None = None,
     start: bool = False,
     axis: int = 1,
     reverse: bool = False,
@@ -129,10 +129,11 @@ def recurrence(
     cut: Cut | None = None,
     draws: tuple[operations.Draw, operations.Draw] = (operations.factors, operations.normal),
 ) -> Row:
-    """A row for linear_recurrence, with a coefficient for each element or for each row of them."""
+    """A row for linear_recurrence, with a coefficient for each element, or those of its label."""
     label = label_of(axis)
     segmented = Segmented(cut, label)
-    labels = ("n" if shared else label, label, *("r" if start else ()), *segmented.labels)
+    of_a = label if label_of_a is None else label_of_a
+    labels = (of_a, label, *("r" if start else ()), *segmented.labels)
 
     def draw(rng: np.random.Generator) -> list[Any]:
         drawn = [draws[0](rng, shape_of(labels[0])), draws[1](rng, shape_of(label))]
@@ -323,7 +324,9 @@ SCANS = (
     cumulative("cumlogsumexp", "by rows of flags", operations.LOGADDEXP, cut=cuts.ROWS_OF_FLAGS),
     cumulative("cumlogsumexp", "reversed exclusive", operations.LOGADDEXP, cut=cuts.FLAGS, **BOTH),
     recurrence("whole"),
-    recurrence("along axis 0 with shared coefficients", shared=True, axis=0),
+    recurrence("along axis 0 with shared coefficients", label_of_a="n", axis=0),
+    recurrence("with one coefficient", label_of_a=""),
+    recurrence("with a coefficient a row", label_of_a="r", **BOTH),
     recurrence("from a start", start=True, reverse=True),
     recurrence("by flags", cut=cuts.FLAGS),
     recurrence("by rows of flags from a start", start=True, cut=cuts.ROWS_OF_FLAGS),
