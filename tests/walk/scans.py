@@ -326,7 +326,7 @@ SCANS = (
     recurrence("whole"),
     recurrence("along axis 0 with shared coefficients", label_of_a="n", axis=0),
     recurrence("with one coefficient", label_of_a=""),
-    recurrence("with a coefficient a row", label_of_a="r", **BOTH),
+    recurrence("with a coefficient a row", label_of_a="r", exclusive=True, reverse=True),
     recurrence("from a start", start=True, reverse=True),
     recurrence("by flags", cut=cuts.FLAGS),
     recurrence("by rows of flags from a start", start=True, cut=cuts.ROWS_OF_FLAGS),
