@@ -188,8 +188,8 @@ def _rows_and_lanes() -> Iterator[Call]:
         ((4099, 16381), "int8"),
     ):
         yield _cumulative("cumsum", (shape, dtype), axis=0)
-    for lanes in (7, 10):
-        yield _cumulative("cumsum", ((2**20, lanes), "float32"), axis=0)
+    for lanes, dtype in ((7, "float32"), (10, "float32"), (11, "bfloat16"), (10, "int8")):
+        yield _cumulative("cumsum", ((2**20, lanes), dtype), axis=0)
     yield _cumulative("cumsum", ((2**20, 64), "bfloat16"), ((2**20,), "bool"), axis=0)
 
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from jscan.kernels import elements, language, memory, rows, shifting
+from jscan.kernels import elements, language, memory, rows, shifting, weaving
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value, front
@@ -108,7 +108,7 @@ class Scan:
             work(self, tile)
             return
         others, inside = self, tile.without_ends(of_rows=False) if ends else tile
-        last = tile.index == np.int32(g.tiles - 1)
+        last = tile.index == np.int32(0 if g.leads and g.word == 1 else g.tiles - 1)
         if self.restarts_at_second:
             others = dataclasses.replace(self, restarts_at_second=False)
             # Places in front of a row may take up the first tile.
@@ -199,6 +199,8 @@ class Scan:
             return elements.load_common(tile, ref, view)
         if view.numbers > 1:
             return elements.load(tile, ref, view)
+        if tile.geometry.woven:
+            return weaving.load(tile, ref, view, shift)
         return shifting.load_parts(tile, ref, view, shift)
 
     def _flags(self, tile: Tile, inputs: Sequence[Ref], shift: int) -> list[jax.Array]:
@@ -210,6 +212,8 @@ class Scan:
         if self.flag_view is None:
             assert self.flag_bits is not None
             return [self.flag_bits.load(tile, ref, moved)]
+        if tile.geometry.woven:
+            return weaving.load(tile, ref, self.flag_view, moved)
         return [shifting.load(tile, ref, self.flag_view, moved)]
 
     def leaves(
@@ -291,7 +295,7 @@ class Scan:
                 reaches = same if reaches is None else reaches & same
         if reaches is not None:
             first = [jnp.where(reaches, x, y) for x, y in zip(first, others, strict=True)]
-        here, tall = is_first(tile), [tile.along_positions(x) for x in first]
+        here, tall = is_first(tile), [weaving.along(tile, x) for x in first]
         pairs = zip(tall, values, strict=True)
         return [jnp.where(here, jnp.broadcast_to(x, v.shape), v) for x, v in pairs]
 
@@ -359,6 +363,8 @@ class Scan:
         for ref, (own, numbers) in zip(outputs, written, strict=True):
             if numbers > 1:
                 elements.store(tile, ref, numbers, own)
+            elif tile.geometry.woven:
+                weaving.store(tile, ref, own)
             else:
                 tile.store(ref, *own)
 

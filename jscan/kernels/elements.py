@@ -75,6 +75,7 @@ class Words(NamedTuple):
         iota = functools.partial(lax.broadcasted_iota, jnp.int32, shape)
         place = iota(g.axis)
         group, within = lax.div(place, np.int32(width)), lax.rem(place, np.int32(width))
+        group = np.int32(groups - 1) - group if g.mirrored else group
         apart = numbers * (tile.step if tile.neighbours else elements)
         terms = [*tile.start(view.strides[1], view.behind), (group, apart), (within, 1)]
         terms += tile.row_terms(view, lambda: iota(0))
@@ -84,8 +85,9 @@ class Words(NamedTuple):
             begin = tile.first_in_memory() + np.int32(view.behind if g.reverse else -view.behind)
             number = begin * np.int32(numbers) + np.int32(first * self.width)
             number += group * np.int32(apart) + within
-            checks += [number >= 0] if view.behind or g.reverse else []
-            checks += [number < np.int32(g.n * numbers)] if view.behind or not g.reverse else []
+            from_behind = g.reverse and not g.from_front
+            checks += [number >= 0] if view.behind or from_behind else []
+            checks += [number < np.int32(g.n * numbers)] if view.behind or not from_behind else []
         if g.outer % g.rows:
             checks.append(tile.rows_exist(iota(0)))
         mask = functools.reduce(lax.bitwise_and, checks) if checks else None

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from jscan.kernels import language
+from jscan.kernels import language, weaving
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
 from jscan.kernels.logaddexp import LinearAggregates, LinearTile, SegmentedLinearTile
@@ -162,7 +162,7 @@ def behind(
 ) -> list[jax.Array]:
     """The scanned tile with what came before it; unchanged in the first tile of a row."""
     first = tile.index == 0
-    prefix = [tile.along_positions(p) for p in prefix]
+    prefix = [weaving.along(tile, p) for p in prefix]
     if scan.segmented:
         flag, *values = scanned
         prefix = [jnp.zeros_like(flag), *prefix]

@@ -17,7 +17,7 @@ from jscan.called import Leaf
 from jscan.kernels import engines, shifting, tuning
 from jscan.kernels.complex import read_dtypes
 from jscan.kernels.language import Body, Ref
-from jscan.kernels.layout import VECTOR, Geometry, View, collapse, outer_n_inner
+from jscan.kernels.layout import VECTOR, Geometry, View, collapse, fronted, outer_n_inner
 from jscan.kernels.state import TileState
 
 _SUPPORTED = frozenset(
@@ -83,9 +83,14 @@ class Cut:
             mixed=len(widths) > 1,
             row=row,
             together=1 if tuned.lanes == 1 else tuned.together,
-            mirrored=mirrored and reverse and tuned.lanes > 1 and not tuned.chunk,
+            mirrored=(mirrored or tuned.woven > 0)
+            and reverse
+            and tuned.lanes > 1
+            and not tuned.chunk,
             threads=32 * tuned.warps,
             narrow=narrow,
+            fronted=tuned.woven > 0 and fronted(full[axis], reverse=reverse),
+            woven=tuned.woven,
         )
         # A thread takes one lane, or the lanes that 4 bytes hold: no access should have fewer.
         together = max(tuned.together, 4 // max(widths))

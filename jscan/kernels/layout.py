@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,20 @@ VECTOR = 8
 has one register layout, which its widest access decides: 16 one-byte elements a thread would spread
 the same thread's words over 64 bytes. Segmented sum, 2^27, uint8 flags: 0.97 of copy speed with 8,
 0.86 with 16, 0.73 with 4 (H200, 2026-11-20)."""
+
+
+WORD = 16
+"""Positions and bytes: tiles that begin with a multiple of both begin with a word, at any dtype."""
+
+
+def fronted(n: int, *, reverse: bool) -> bool:
+    """Whether tiles have to be cut from the front of a reversed axis to begin with words."""
+    return reverse and n % WORD != 0
+
+
+def begin_with_words(outer: int, size: int, widths: Iterable[int]) -> bool:
+    """Whether rows of so many elements all begin with a word of memory, of such item sizes."""
+    return outer == 1 or all(size * width % WORD == 0 for width in widths)
 
 
 def outer_n_inner(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
@@ -103,6 +117,8 @@ class Geometry:
     threads: int = 32  # of a program
     narrow: bool = False  # whether operands and results have few bytes each (`shifting.WIDEST`)
     at_once: int = 1  # neighbours that an access takes, where a tile of one lane is mirrored
+    fronted: bool = False  # whether tiles are cut from the front though the axis is one row
+    woven: int = 0  # positions of which a thread has all lanes (`jscan.kernels.weaving`)
 
     @property
     def tiles(self) -> int:
@@ -150,7 +166,7 @@ class Geometry:
     @property
     def from_front(self) -> bool:
         """Whether tiles are cut from the axis's first element in memory, in either direction."""
-        return self.row > 0
+        return self.row > 0 or self.fronted
 
     @property
     def row_blocks(self) -> int:

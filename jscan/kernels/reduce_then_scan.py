@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language, launch, scan_then_propagate, totals, walking
+from jscan.kernels import language, launch, scan_then_propagate, totals, walking, weaving
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import commuting_identity
@@ -94,8 +94,14 @@ class Part:
 def _totals(
     scan: Scan, strip: int, to_the_end: bool, program: jax.Array, refs: Sequence[Ref]
 ) -> None:
-    """The total of a part, from its end to its last restart."""
+    """Writes the total of a part."""
     part = Part(scan, strip, Tile(scan.geometry, program), refs)
+    found = part_total(scan, part, to_the_end=to_the_end)
+    totals.write(scan, part.tile, part.others, found)
+
+
+def part_total(scan: Scan, part: Part, *, to_the_end: bool = False) -> list[jax.Array]:
+    """The total of a part, from its end to its last restart."""
     operator = scan.leaf_operator
 
     def goes_on(state: Progress) -> jax.Array:
@@ -121,7 +127,7 @@ def _totals(
         begin = _last_strip_total(scan, part), part.count - np.int32(1)
     carry, left = begin
     *found, _ = lax.while_loop(goes_on, step, (*carry, left))
-    totals.write(scan, part.tile, part.others, found)
+    return found
 
 
 def _strip_total(scan: Scan, part: Part, strip: Tile) -> list[jax.Array]:
@@ -159,7 +165,7 @@ def scan_part(scan: Scan, part: Part, before: Sequence[jax.Array], outputs: Sequ
         *carry, number = state
         here = part.strip(number)
         scanned = scan.tile_scan(scan.load(here, part.inputs))
-        prefix = [here.along_positions(c) for c in carry]
+        prefix = [weaving.along(here, c) for c in carry]
         combined = scan.combine(prefix, scanned)
         first = (number == 0) & (part.tile.index == 0)  # nothing comes before, and nothing was read
         leaves = [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jscan import extent
@@ -35,6 +34,7 @@ from jscan.kernels import (
     scan_then_propagate,
     shifting,
     spreading,
+    trivial,
     tuning,
 )
 from jscan.kernels.complex import read_dtypes, real_dtypes, real_identity
@@ -46,6 +46,7 @@ from jscan.kernels.launch import (
     readable,
     why_not_dtypes,
 )
+from jscan.kernels.layout import begin_with_words, fronted
 from jscan.kernels.operator import Inexpressible, front, prepare
 from jscan.kernels.spreading import Bits
 from jscan.kernels.start import placed
@@ -140,7 +141,7 @@ def scan(
     full = full_of(leaves, flags, kind, axis)
     if math.prod(full) == 0 or full[axis] == 1:
         how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse}
-        return _trivial(leaves, flags, before, full, exclusive=exclusive, used=used, **how)
+        return trivial.scan(leaves, flags, before, full, exclusive=exclusive, used=used, **how)
     operands = readable(leaves)
     operator, segmented = prepare(combine), flags is not None
     results = combine.result_dtypes([leaf.dtype for leaf in leaves])
@@ -179,7 +180,16 @@ def scan(
     # Tiles with places in front of a row are not held.
     leads = by_words and shape.uneven and shape.inner == 1 and (reverse or shape.outer > 1)
     held = not (row or leads)
-    tuned = settled(shape, tuned, method, reverse=reverse, exclusive=exclusive, may_hold=held)
+    leads_well = not (segmented and before is not None) and _takes_a_lead(
+        combine, real_used, exclusive and before is None, segmented
+    )
+    item_sizes = [*(x.dtype.itemsize for x in operands), *(d.itemsize for d in written)]
+    weaves = begin_with_words(shape.outer, shape.n * shape.inner, item_sizes)
+    weaves = weaves and (leads_well or not fronted(shape.n, reverse=reverse))
+    how = {"reverse": reverse, "exclusive": exclusive}
+    tuned = settled(shape, tuned, method, **how, may_hold=held, may_weave=weaves)
+    if tuned.woven and not (weaves and tuned.lanes >= shape.inner > 1):
+        tuned = dataclasses.replace(tuned, woven=0)
     if exclusive and combine.apart:
         tuned = tuning.with_flags_in_front(shape, tuned)
     cut_into = functools.partial(
@@ -223,12 +233,15 @@ def settled(
     reverse: bool,
     exclusive: bool,
     may_hold: bool = True,
+    may_weave: bool = False,
 ) -> tuning.Tuning:
     """The tile that was chosen, as the method takes it."""
     if method in LOOKING and tuned.length < shape.n:
         tuned = tuning.moved(shape, tuned, reverse + exclusive)
         if may_hold:
-            tuned = tuning.as_read(shape, tuned, reverse=reverse, exclusive=exclusive)
+            weave = may_weave and single_pass(method, shape) == "lookback"
+            how = {"reverse": reverse, "exclusive": exclusive, "weave": weave}
+            tuned = tuning.as_read(shape, tuned, **how)
         if single_pass(method, shape) == "repeatable":
             tuned = tuning.in_groups(shape, tuned)
     elif tuned.held:
@@ -366,35 +379,3 @@ def run(
         return cut.call(scan, beside, body, state, "jscan_repeatable", interpret)
     body = functools.partial(lookback.kernel, scan, cut.tuned, walks=walks)
     return cut.call(scan, beside, body, lookback.tile_state(scan), "jscan_lookback", interpret)
-
-
-def _trivial(
-    leaves: Sequence[jax.Array],
-    flags: jax.Array | None,
-    start: Start | None,
-    full: tuple[int, ...],
-    *,
-    combine: Combine,
-    axis: int,
-    reverse: bool,
-    exclusive: bool,
-    used: Sequence[bool],
-) -> list[jax.Array]:
-    """The results where there is nothing to launch: axes of length 0 or 1, and empty batches."""
-    kept = [k for k, u in enumerate(used) if u]
-    dtypes = combine.result_dtypes([leaf.dtype for leaf in leaves])
-    where: dict[str, Any] = {"axis": axis, "reverse": reverse}
-    identity: Any = combine.identity
-    if start is not None and 0 not in full:
-        reaches = start.reaches(flags, **where)
-        if exclusive:
-            empty = [jnp.full(full, identity[k], d) for k, d in enumerate(combine.dtypes)]
-            results = start.shown(empty, reaches, **where)
-        else:
-            pairs = zip(leaves, combine.dtypes, strict=True)
-            wide = [jnp.broadcast_to(x, full).astype(d) for x, d in pairs]
-            results = start.joined(combine, wide, reaches, **where)
-        return [results[k].astype(dtypes[k]) for k in kept]
-    if exclusive:
-        return [jnp.full(full, identity[k], dtypes[k]) for k in kept]
-    return [jnp.broadcast_to(leaves[k], full).astype(dtypes[k]) for k in kept]

@@ -102,4 +102,6 @@ def is_first(tile: Tile) -> jax.Array:
     g = tile.geometry
     if not g.leads:
         return among_first(tile, 1)
+    if g.from_front:
+        return (tile.index == 0) & (tile.element() == np.int32(g.n - 1))
     return among_first(tile, g.word) & (tile.positions() == tile.first_place())

@@ -76,7 +76,8 @@ class Tile:
         """The words of the tile's rows."""
         return Words(self.geometry, self.row_block, self.index, accessed=self.accessed)
 
-    def _terms(self, view: View, shift: int) -> Address:
+    def terms(self, view: View, shift: int) -> Address:
+        """The address of each element, ``shift`` positions to the left."""
         g = self.geometry
         _, stride, lane_stride = view.strides
         terms = [*self.start(stride, shift), (self.offset(), stride)]
@@ -136,7 +137,7 @@ class Tile:
         checks = on_axis(shift, before, beyond)
         if g.outer % g.rows:
             checks.append(self.rows_exist(self._iota(0)))
-        if g.inner % g.lanes:
+        if g.inner % g.lanes and not g.woven:
             checks.append(self.lanes_exist(self._iota(len(g.shape) - 1)))
         return functools.reduce(lax.bitwise_and, checks) if checks else None
 
@@ -177,7 +178,7 @@ class Tile:
             return turned(g, self.as_accessed().load_parts(ref, view, shift))
         if g.word > 1 and not shift and view.follows(g):
             return self.words.load(ref, self._limited(self.words.terms(), ref.dtype, 0))
-        terms = self._limited(self._terms(view, shift), ref.dtype, shift)
+        terms = self._limited(self.terms(view, shift), ref.dtype, shift)
         return language.load_parts(ref, terms, mask=self.mask(shift), once=view.once)
 
     def load_shared(self, ref: Ref, view: View, shift: int = 0) -> jax.Array:
@@ -283,7 +284,7 @@ class Tile:
             return self.as_accessed().store(ref, *turned(g, values))
         if g.word == 1:
             view = View((g.outer, g.n, g.inner), (1, g.outer))
-            terms = self._limited(self._terms(view, 0), ref.dtype, 0)
+            terms = self._limited(self.terms(view, 0), ref.dtype, 0)
             masks = [mask for mask in (self.mask(0), where) if mask is not None]
             mask = functools.reduce(lax.bitwise_and, masks) if masks else None
             return language.store(ref, terms, values, mask=mask)

@@ -28,7 +28,7 @@ from jax import lax
 
 from jscan.combine import carried
 from jscan.kernels import language, launch, scan_then_propagate, totals
-from jscan.kernels.chunks import Comb
+from jscan.kernels.comb import Comb
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
 from jscan.kernels.tile import Tile

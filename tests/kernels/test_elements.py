@@ -15,7 +15,7 @@ import jscan
 from jscan import elements, primitives
 from jscan.combine import trace
 from jscan.kernels import language, scan_elements, tuning
-from jscan.kernels.chunks import Comb
+from jscan.kernels.comb import Comb
 from jscan.kernels.elements import Words
 from jscan.kernels.layout import Geometry
 from jscan.kernels.tile import Tile

@@ -27,7 +27,8 @@ class Tuning:
     the whole tile. A thread takes so many neighbouring lanes ``together``, or positions of a chunk
     that it walks. A tile that is ``held`` as it was read is scanned in strips of so many positions;
     0 for one that is not. One that is cut into chunks has so many positions in each
-    (`kernels.chunks`, `kernels.walking`).
+    (`kernels.chunks`, `kernels.walking`). Of one that is ``woven`` a thread has all lanes of so
+    many (`kernels.weaving`).
     """
 
     length: int
@@ -39,6 +40,7 @@ class Tuning:
     together: int = 1
     held: int = 0
     chunk: int = 0
+    woven: int = 0
 
     @property
     def strip_or_tile(self) -> int:

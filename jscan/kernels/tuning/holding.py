@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jscan import extent
+from jscan.kernels.tuning import weaving
 from jscan.kernels.tuning.cut import Shape, Tuning, next_power_of_2
 
 STRIP = 16
@@ -13,15 +14,21 @@ LIGHT = 4
 """Operators of more equations are not held: an element is combined three times, not twice."""
 
 
-def as_read(shape: Shape, chosen: Tuning, *, reverse: bool, exclusive: bool) -> Tuning:
+def as_read(
+    shape: Shape, chosen: Tuning, *, reverse: bool, exclusive: bool, weave: bool = False
+) -> Tuning:
     """The tile that is held where that is faster than what was ``chosen``, else that.
 
     Tiles of an axis that is far cannot be held (`held.may_hold`), and would spill.
     """
     given = shape.tile is not None or chosen.rows > 1
+    few_lanes = 1 < shape.inner < 32
+    if few_lanes and weave and not given:
+        woven = weaving.of_few_lanes(shape)
+        if woven is not None and woven.length < shape.n:
+            return woven
     if given or shape.complex or shape.n >= extent.FAR:
         return chosen
-    few_lanes = 1 < shape.inner < 32
     if shape.equations > LIGHT and not (few_lanes and shape.segmented and shape.width == 8):
         return chosen
     if few_lanes:

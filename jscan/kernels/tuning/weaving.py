@@ -1,0 +1,67 @@
+"""The choice of a cut for tiles of few lanes that are woven (`jscan.kernels.weaving`)."""
+
+from __future__ import annotations
+
+from jscan import extent
+from jscan.kernels.tuning.cut import THREADS, Shape, Tuning, next_power_of_2
+
+ENOUGH = 2**22
+"""So many elements are cut so: fewer keep no device busy."""
+
+
+def of_few_lanes(shape: Shape) -> Tuning | None:
+    """The woven tile of a row of 2 to 16 lanes; None where another is faster.
+
+    Microseconds as cut before, and now; a copy (H100, 2026-11-26):
+
+        bfloat16 products of (29337556, 2)                             112    95    79
+        float32 products of (16050358, 3), by flags of each lane       286   174   145
+        the place of the greatest of (16983932, 3), float32            331   280   203
+        int64 bits of (17829928, 4), by segments                       580   503   383
+        bfloat16 sums of (6265889, 11), reversed                       175   145    93
+        uint16 minima of (5203034, 10), by flags of each lane          241   163    88
+        bfloat16 logaddexp of (14999659, 5), exclusive, by segments    702   498   120
+        uint8 recurrences of (7139141, 7), by segments                 205    88    52
+        bfloat16 recurrences of (8388608, 7), by segments              264   189   118
+        int8 products of (6434419, 10), exclusive                      149    91    44
+
+    The last three are read twice. Others lost: the farther a thread's words are from the next
+    thread's, the more sectors an access takes. int32 of 16 lanes 183 and 271, bfloat16 maxima of 14
+    149 and 185, float64 minima of 15 524 and 1014, float16 recurrences of 7 211 and 197.
+    """
+    size = shape.outer * shape.n * shape.inner
+    if size < ENOUGH or shape.n * shape.inner > extent.FAR // 2 or shape.inner > 16:
+        return None
+    each = shape.width // shape.leaves
+    whole = shape.inner & (shape.inner - 1) == 0  # what an access takes at once anyway
+    if shape.inner <= 4:
+        if whole and each * shape.inner >= 8 and not shape.segmented:
+            return None
+        return _at_once(shape, max(4, min(16, _below(96 // (each * shape.inner)))))
+    if whole or each > 2:
+        return None
+    if shape.leaves == 1 and shape.long_steps:
+        return _at_once(shape, 8) if shape.inner < 8 else None
+    if (shape.leaves == 2 and shape.segmented) or (shape.leaves, each) == (1, 1):
+        return _twice(shape)
+    if (shape.leaves, each) == (1, 2) and (shape.segmented or shape.inner % 2):
+        return _at_once(shape, 4 if shape.segmented else 8)
+    return None
+
+
+def _below(number: int) -> int:
+    """The greatest power of two that is not above."""
+    return 1 << max(number, 1).bit_length() - 1
+
+
+def _at_once(shape: Shape, positions: int) -> Tuning:
+    """A tile of so many positions a thread."""
+    lanes, warps = next_power_of_2(shape.inner), 4
+    window = max(THREADS, THREADS * warps // lanes)
+    return Tuning(THREADS * warps * positions, lanes, warps, window, woven=positions)
+
+
+def _twice(shape: Shape) -> Tuning:
+    """A tile of sixteen strips, which are read again behind what came before."""
+    strip = THREADS * 4
+    return Tuning(16 * strip, next_power_of_2(shape.inner), 1, 16, strip=strip, woven=4)

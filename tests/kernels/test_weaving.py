@@ -1,0 +1,145 @@
+"""Tiles of few lanes of which a thread has all, against a sequential loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jscan
+from jscan.kernels import tuning
+from jscan.kernels.tuning.weaving import of_few_lanes
+from tests import reference
+from tests.cases import head_flags
+from tests.functions import affine
+from tests.kernels.test_held import by_kernel, run
+from tests.kernels.test_start import AFFINE, Call, integers
+
+TILES = (
+    tuning.Tuning(64, 8, warps=1, window=8, woven=2),
+    tuning.Tuning(256, 8, warps=2, window=8, woven=4),
+    tuning.Tuning(256, 8, warps=1, window=8, strip=64, woven=2),  # read twice
+)
+every_tile = pytest.mark.parametrize(
+    "tile", TILES, ids=lambda t: f"{t.length}x{t.lanes} by {t.woven}, strips of {t.strip}"
+)
+# Rows that begin with words and that do not, and several, of which the second begins with a word.
+every_shape = pytest.mark.parametrize("shape", [(512, 7), (777, 5), (530, 3), (3, 528, 7)])
+every_way = pytest.mark.parametrize(
+    ("reverse", "exclusive"), [(False, False), (True, False), (False, True), (True, True)]
+)
+
+
+@pytest.mark.sweep
+@every_shape
+@every_tile
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "int64", "float32"])
+@pytest.mark.parametrize("segmented", [None, "own", "shared"])
+@every_way
+@by_kernel
+def test_sums(strategy, reverse, exclusive, segmented, dtype, tile, shape):
+    x = np.random.default_rng(shape[0]).integers(0, 3, shape).astype(dtype)
+    form: dict[str, Any] = {"axis": -2, "reverse": reverse, "exclusive": exclusive}
+    flags = None
+    if segmented:
+        flags = head_flags(shape if segmented == "own" else shape[:-1], share=0.05)
+
+    def call(x: Any) -> Any:
+        return jscan.cumsum(x, segments=flags, method="lookback", **form)
+
+    with jax.enable_x64(True):
+        found = run(strategy, tile, call, x)
+    form["axis"] = x.ndim - 2
+    expected = reference.scan(np.add, x, identity=np.zeros((), dtype), flags=flags, **form)
+    reference.assert_equal(found, expected.astype(dtype))
+
+
+@every_tile
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@by_kernel
+def test_what_does_not_commute(strategy, reverse, shared, tile):
+    rng, shape = np.random.default_rng(1), (3, 592, 7)
+    a = rng.integers(-1, 2, (3, 592, 1) if shared else shape).astype(np.float32)
+    b = rng.integers(-1, 2, shape).astype(np.float32)
+    h, expected = np.zeros((3, 7), np.float32), np.empty_like(b)
+    for t in range(591, -1, -1) if reverse else range(592):
+        h = a[:, t] * h + b[:, t]
+        expected[:, t] = h
+
+    def call(a: Any, b: Any) -> Any:
+        return jscan.linear_recurrence(a, b, axis=1, reverse=reverse, method="lookback")
+
+    reference.assert_equal(run(strategy, tile, call, a, b), expected)
+
+
+@every_tile
+@pytest.mark.parametrize("reverse", [False, True])
+@by_kernel
+def test_leaves_of_several_dtypes(strategy, reverse, tile):
+    shape = (531, 5)
+    leaves = [integers(shape, seed) for seed in range(4)]
+    leaves = [leaves[0] > 5, leaves[1].astype(np.int8), leaves[2].astype(np.float32), leaves[3]]
+    leaves[3] = (leaves[3] - 1j * leaves[2]).astype(np.complex64)
+
+    def combine(a: Any, b: Any) -> Any:
+        most = jnp.maximum if isinstance(a[1], jax.Array) else np.maximum
+        return a[0] ^ b[0], most(a[1], b[1]), a[2] + b[2], a[3] + b[3]
+
+    def call(*leaves: Any) -> Any:
+        form: dict[str, Any] = {"axis": 0, "reverse": reverse, "method": "lookback"}
+        return jscan.associative_scan(combine, leaves, **form)
+
+    found = run(strategy, tile, call, *leaves)
+    expected = reference.scan(combine, tuple(leaves), axis=0, reverse=reverse)
+    for actual, wanted, leaf in zip(found, expected, leaves, strict=True):
+        reference.assert_equal(actual, wanted.astype(leaf.dtype))
+
+
+@every_tile
+@every_way
+@pytest.mark.parametrize("n", [528, 531])
+@by_kernel
+def test_starts(strategy, n, reverse, exclusive, tile):
+    shape, one = (n, 7), (1, 7)
+    how: dict[str, Any] = {"axis": 0, "reverse": reverse, "exclusive": exclusive}
+    start, is_open = integers(one, 1) * 1000, integers(one, 2) > -5
+    flags = head_flags(shape, share=0.05)
+    a, b = integers(shape, 1) % 2, integers(shape, 2)
+    Call(jnp.add, [b], [start], (0,), flags, is_open, **how).check(strategy, tile)
+    Call(jnp.add, [b], [start], (0,), None, None, **how).check(strategy, tile)
+    if not exclusive:
+        Call(affine, [a, b], [start, start + 1], AFFINE, **how).check(strategy, tile)
+
+
+@every_tile
+@pytest.mark.parametrize("reverse", [False, True])
+@by_kernel
+def test_logaddexp(strategy, reverse, tile):
+    x = np.random.default_rng(3).normal(size=(777, 6)).astype(np.float32)
+
+    def call(x: Any) -> Any:
+        return jscan.cumlogsumexp(x, axis=0, reverse=reverse, method="lookback")
+
+    order = slice(None, None, -1 if reverse else 1)
+    wanted = np.logaddexp.accumulate(x.astype(np.float64)[order])[order]
+    np.testing.assert_allclose(run(strategy, tile, call, x), wanted, rtol=1e-5, atol=1e-5)
+
+
+def _shape(inner: int, width: int, leaves: int = 1, **how: Any) -> tuning.Shape:
+    how = {"segmented": False, "equations": 1, **how}
+    return tuning.Shape(1, 2**22, inner, width=width, leaves=leaves, **how)
+
+
+def test_choice():
+    assert of_few_lanes(_shape(3, 4)) == tuning.Tuning(1024, 4, 4, 32, woven=8)
+    assert of_few_lanes(_shape(2, 2)) == tuning.Tuning(2048, 2, 4, 64, woven=16)
+    assert of_few_lanes(_shape(11, 2)) == tuning.Tuning(1024, 16, 4, 32, woven=8)
+    twice = tuning.Tuning(2048, 8, 1, 16, strip=128, woven=4)
+    assert of_few_lanes(_shape(7, 2, 2, segmented=True, equations=3)) == twice
+    others = [_shape(4, 4), _shape(16, 2), _shape(15, 8), _shape(33, 2), _shape(7, 4, 2)]
+    assert [of_few_lanes(each) for each in others] == [None] * len(others)
+    assert of_few_lanes(tuning.Shape(1, 999, 7, 1, 1, segmented=False, equations=1)) is None
