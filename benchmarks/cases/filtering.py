@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -56,14 +57,15 @@ def _times(matrix: jax.Array, vector: jax.Array) -> jax.Array:
     return (matrix * vector[..., None, :]).sum(-1)
 
 
-def _inverse(x: jax.Array) -> jax.Array:
+def _inverse(x: jax.Array, product: Callable[..., jax.Array] = jnp.matmul) -> jax.Array:
     """Of matrices of four rows, by blocks of two."""
     a, b, c, d = x[..., :2, :2], x[..., :2, 2:], x[..., 2:, :2], x[..., 2:, 2:]
     first = _inverse_of_two(a)
-    right, below = first @ b, c @ first
-    rest = _inverse_of_two(d - c @ right)
-    top = jnp.concatenate([first + right @ rest @ below, -right @ rest], -1)
-    return jnp.concatenate([top, jnp.concatenate([-rest @ below, rest], -1)], -2)
+    right, below = product(first, b), product(c, first)
+    rest = _inverse_of_two(d - product(c, right))
+    across = product(right, rest)
+    top = jnp.concatenate([first + product(across, below), -across], -1)
+    return jnp.concatenate([top, jnp.concatenate([-product(rest, below), rest], -1)], -2)
 
 
 def _inverse_of_two(x: jax.Array) -> jax.Array:
@@ -169,8 +171,9 @@ def _back(covariance: jax.Array) -> jax.Array:
     move, noise, *_ = _model()
     moves = jnp.broadcast_to(move, covariance.shape)
     predicted = _products(moves, covariance, moves.mT) + noise[None]
-    back = _products(covariance, moves.mT, _inverse(predicted))
-    return back.at[-1].set(0)
+    back = _products(covariance, moves.mT, _inverse(predicted, _products))
+    is_last = jnp.arange(len(back))[:, None, None] == len(back) - 1
+    return jnp.where(is_last, jnp.zeros_like(back), back)
 
 
 def _products(*factors: jax.Array) -> jax.Array:

@@ -46,12 +46,12 @@ def scan_elements(
     """Scans ``arrays`` along ``axis``, whose last dimension holds the numbers of each element.
 
     Returns the ``used`` ones, or why they cannot be read and written as they lie. The method is one
-    that `scanning.why_not` has nothing to say against. ``flags``, and ``start``, which is what
-    comes before the first element of each number, have one dimension less. Of each array the
-    element so many places ``behind`` in scan order is read; what there is none of is undefined.
+    that `scanning.why_not` has nothing to say against. ``flags`` have one dimension less, and
+    ``start`` holds what comes before the first element of each array. Of each array the element so
+    many places ``behind`` in scan order is read; what there is none of is undefined.
     """
     before = Start.of(start, None)
-    beside = [*([] if flags is None else [flags]), *([] if before is None else before.values)]
+    beside = [*([] if flags is None else [flags]), *([] if start is None else numbers_of(start))]
     full = extent.full_shape([*numbers_of(arrays), *beside])
     if 0 in full or full[axis] == 1:
         return "there is nothing to launch"
@@ -97,7 +97,8 @@ def scan_elements(
     described = dataclasses.replace(described, numbers=counts, views=tuple(views))
     given: list[jax.Array] = []
     if before is not None:
-        given, place = placed(before, full, axis)
+        lone = [x[..., 0] if x.shape[-1] == 1 else x for x in before.values]
+        given, place = placed(Start(lone), full, axis, counts)
         described = dataclasses.replace(described, start=place)
     outputs = scanning.run(described, cut, interpret, given, method)
     kept = [count for count, is_used in zip(counts, used, strict=True) if is_used]

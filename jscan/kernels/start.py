@@ -52,12 +52,17 @@ class Start:
         return is_open != 0
 
 
-def placed(start: starts.Start, full: Sequence[int], axis: int) -> tuple[list[jax.Array], Start]:
-    """A start as inputs of kernels, and how they lie in memory."""
+def placed(
+    start: starts.Start, full: Sequence[int], axis: int, numbers: Sequence[int] = ()
+) -> tuple[list[jax.Array], Start]:
+    """A start as inputs of kernels, and how they lie in memory.
+
+    Its arrays may hold so many ``numbers`` of an element, as their last dimension.
+    """
     one = [1 if d == axis else size for d, size in enumerate(full)]
-    flat, views = zip(
-        *(launch.view(x, one, axis) for x in launch.readable(start.values)), strict=True
-    )
+    values = launch.readable(start.values)
+    each = zip(values, numbers or [1] * len(values), strict=True)
+    flat, views = zip(*(launch.view(x, one, axis, count) for x, count in each), strict=True)
     if start.open is None:
         return list(flat), Start(views, None)
     is_open, view = launch.view(launch.one_byte(start.open), one, axis)

@@ -128,7 +128,7 @@ def _in_kernels(
     how: dict[str, Any] = {"combine": combine, "axis": axis, "reverse": reverse, "method": method}
     how |= {"tile": tile, "interpret": interpret}
     flags = None if flags is None else flags[..., 0]
-    found = in_place(arrays, flags, numbers(before) if started else None, used=used, **how)
+    found = in_place(arrays, flags, before if started else None, used=used, **how)
     if found is not None:
         return found
     leaves = extent.at_full_size(numbers(arrays), leading(operands))
