@@ -143,6 +143,31 @@ def packed(flags: jax.Array, dtype: np.dtype) -> jax.Array:
     return jnp.sum(moved, axis=-1, dtype=dtype)
 
 
+def repeated(flags: jax.Array, rows: int) -> jax.Array:
+    """The words (uint32) of so many rows of the same boolean flags, one behind the other.
+
+    Each is found by its place in a row, in two words of that, or the row's last and its first.
+    """
+    size = width(np.dtype(np.uint32))
+    total = flags.size * rows
+    several = jnp.tile(flags, -(-size // flags.size))  # so that no word lies in three
+    period = np.uint32(several.size)
+    table = lax.pad(packed(several, np.dtype(np.uint32)), np.uint32(0), [(0, 1, 0)])
+    word = lax.iota(jnp.uint32, count(total, np.dtype(np.uint32)))
+    begin = lax.rem(word * np.uint32(size), period)
+    first, inside = lax.div(begin, np.uint32(size)), lax.rem(begin, np.uint32(size))
+    here, behind = (
+        table.at[(first + np.uint32(k)).astype(jnp.int32)].get(mode="promise_in_bounds")
+        for k in range(2)
+    )
+    # A shift by all of the bits has no meaning.
+    rest = lax.shift_left(lax.shift_left(behind, np.uint32(size - 1) - inside), np.uint32(1))
+    left = jnp.minimum(period - begin, np.uint32(size - 1))
+    again = lax.shift_left(jnp.broadcast_to(table[0], word.shape), left)
+    ends = period - begin < np.uint32(size)
+    return lax.shift_right_logical(here, inside) | rest | jnp.where(ends, again, np.uint32(0))
+
+
 def known(words: Array, n: int) -> np.ndarray:
     """The flags of ``n`` elements along the last axis of known words."""
     values = np.asarray(words)

@@ -79,6 +79,15 @@ class Marks:
         dtype = self.array.dtype if self.kind == "flags" else np.dtype(np.bool_)
         return jax.ShapeDtypeStruct(tuple(shape), dtype)
 
+    def are_shared(self, full: Sequence[int]) -> bool:
+        """Whether several rows of the shape ``full`` share one row of flags."""
+        return math.prod(self.of_bytes.shape) == self.n < math.prod(full)
+
+    def of_rows(self, rows: int) -> Marks:
+        """Those of so many rows that share these, one behind the other, in words."""
+        words = bits.repeated(self.as_bytes().reshape(-1).astype(jnp.bool_), rows)
+        return dataclasses.replace(self, kind="bits", array=words, axis=0, n=rows * self.n)
+
     def width(self, *, flat: bool) -> int | None:
         """The bits of a word of flags; None where there are no words.
 

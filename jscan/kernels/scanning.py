@@ -149,8 +149,13 @@ def scan(
     shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile, full=full)
     of_results, row = full, 0
     if before is None and method in LOOKING:
-        every: list[Any] = [*operands, *([] if marks is None else [marks.of_bytes])]
-        row = _row(every, written, full, shape, reverse=reverse)
+        of_rows = (
+            marks is not None and marks.are_shared(full) and tuning.suits_repeated_flags(shape)
+        )
+        beside_leaves = [] if marks is None or of_rows else [marks.of_bytes]
+        row = _row([*operands, *beside_leaves], written, full, shape, reverse=reverse)
+        if row and of_rows and marks is not None:
+            marks = marks.of_rows(shape.outer)
     if row:
         operands = [x.reshape(-1) for x in operands]
         full, axis = (math.prod(full),), 0
@@ -269,7 +274,7 @@ def _add_bits(
 
 
 def _row(
-    operands: Sequence[jax.Array],
+    operands: Sequence[Any],
     results: Sequence[np.dtype],
     full: tuple[int, ...],
     shape: tuning.Shape,

@@ -51,7 +51,8 @@ def scan_elements(
     many places ``behind`` in scan order is read; what there is none of is undefined.
     """
     before = Start.of(start, None)
-    beside = [*([] if flags is None else [flags]), *([] if start is None else numbers_of(start))]
+    beside: list[Leaf] = [] if flags is None else [flags]
+    beside += [] if start is None else numbers_of(start)
     full = extent.full_shape([*numbers_of(arrays), *beside])
     if 0 in full or full[axis] == 1:
         return "there is nothing to launch"

@@ -125,6 +125,43 @@ def test_scans_by_ids(strategy, method, shape, of_ids, axis, reverse):
     np.testing.assert_array_equal(found, reference.scan(np.add, x, flags=flags, **how))
 
 
+@pytest.mark.parametrize("n", [1, 3, 31, 32, 33, 64, 631])
+def test_flags_are_repeated_in_words(n):
+    flags = np.random.default_rng(n).random(n) < 0.3
+    for rows in (1, 2, 77):
+        words = jax.jit(bits.repeated, static_argnums=1)(flags, rows)
+        np.testing.assert_array_equal(bits.known(words, n * rows), np.tile(flags, rows))
+
+
+@pytest.mark.product
+@pytest.mark.parametrize(("reverse", "exclusive"), [(False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(("n", "dtype"), [(33, "bfloat16"), (75, "int8"), (3, "int16")])
+@pytest.mark.parametrize("form", ["flags", "packed", "ids"])
+@by_kernel
+def test_narrow_rows_that_share_flags(strategy, form, n, dtype, reverse, exclusive):
+    rng, how = np.random.default_rng(n), {"axis": 1, "reverse": reverse, "exclusive": exclusive}
+    x, flags = rng.integers(0, 3, (50, n)).astype(dtype), rng.random(n) < 0.2
+    flags[0] = True
+    made = {
+        "flags": Segments.from_flags,
+        "packed": lambda x: Segments.from_flags(x).packed(),
+        "ids": lambda x: Segments.from_ids(jnp.cumsum(x)),
+    }
+
+    def call(x, flags):
+        segments = made[form](flags)
+        if form == "packed":
+            segments = Segments.from_packed(segments, n)
+        return jscan.cumsum(x, segments=segments, **how)
+
+    with strategy.active():
+        found = jax.jit(call)(x, flags)
+    expected = reference.scan(np.add, x, flags=flags, identity=np.zeros((), dtype), **how)
+    reference.assert_equal(found, expected.astype(dtype))
+    launches, _ = operands_of_kernels(call, (x.shape, dtype), (flags.shape, "bool"))
+    assert f"{-(-x.size // 32)}xui32" in launches[-1]
+
+
 def operands_of_kernels(call, *operands):
     """The shapes and dtypes that each kernel of a program reads, and what is left to XLA."""
     shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in operands]

@@ -31,6 +31,7 @@ from jscan.kernels.tuning.measured import device as device
 from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows
 from jscan.kernels.tuning.one_row import suits_one_row as suits_one_row
+from jscan.kernels.tuning.one_row import suits_repeated_flags as suits_repeated_flags
 from jscan.kernels.tuning.pressure import beside as beside
 from jscan.kernels.tuning.pressure import with_flags_in_front as with_flags_in_front
 from jscan.kernels.tuning.rows_of_products import ByRows as ByRows
