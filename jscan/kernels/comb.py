@@ -38,7 +38,7 @@ class Comb(Tile):
 
     def positions(self) -> jax.Array:
         """The place of each element in the tile, in scan order."""
-        place = self._iota(self.geometry.axis) * np.int32(self.step) + self._place
+        place = self._number() * np.int32(self.step) + self._place
         last = np.int32(self._tile.geometry.length - 1)
         return last - place if self.geometry.reverse else place
 

@@ -108,7 +108,7 @@ class Scan:
             work(self, tile)
             return
         others, inside = self, tile.without_ends(of_rows=False) if ends else tile
-        last = tile.index == np.int32(0 if g.leads and g.word == 1 else g.tiles - 1)
+        last = tile.index == np.int32(0 if g.fronted and g.reverse else g.tiles - 1)  # the ragged
         if self.restarts_at_second:
             others = dataclasses.replace(self, restarts_at_second=False)
             # Places in front of a row may take up the first tile.

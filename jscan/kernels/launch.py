@@ -63,6 +63,7 @@ class Cut:
         turned: bool = False,
         beside: bool = True,
         numbers: Sequence[int] = (),
+        woven: int = 0,
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
 
@@ -71,7 +72,9 @@ class Cut:
         ``row`` elements one behind the other. Tiles of lanes are ``mirrored`` where ``reverse``,
         and those of one if they may be ``turned``. What is ``beside`` narrow elements is taken from
         their words.
-        The first operands have so many ``numbers`` an element, the others one.
+        The first operands have so many ``numbers`` an element, the others one. Tiles are ``woven``
+        of so many positions a thread, and then held in scan order where ``reverse``, and cut from
+        the front where they would not begin with words.
         """
         self.tuned = tuned
         of_results, widths = widths, widths | {x.dtype.itemsize for x in operands}
@@ -83,14 +86,11 @@ class Cut:
             mixed=len(widths) > 1,
             row=row,
             together=1 if tuned.lanes == 1 else tuned.together,
-            mirrored=(mirrored or tuned.woven > 0)
-            and reverse
-            and tuned.lanes > 1
-            and not tuned.chunk,
+            mirrored=(mirrored or woven > 0) and reverse and tuned.lanes > 1 and not tuned.chunk,
             threads=32 * tuned.warps,
             narrow=narrow,
-            fronted=tuned.woven > 0 and fronted(full[axis], reverse=reverse),
-            woven=tuned.woven,
+            fronted=woven > 0 and fronted(full[axis], reverse=reverse),
+            woven=woven,
         )
         # A thread takes one lane, or the lanes that 4 bytes hold: no access should have fewer.
         together = max(tuned.together, 4 // max(widths))

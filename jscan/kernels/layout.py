@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -34,17 +34,13 @@ the same thread's words over 64 bytes. Segmented sum, 2^27, uint8 flags: 0.97 of
 
 
 WORD = 16
-"""Positions and bytes: tiles that begin with a multiple of both begin with a word, at any dtype."""
+"""A tile whose first position is a multiple of this begins with a word of memory, at any dtype: so
+many bytes are one."""
 
 
 def fronted(n: int, *, reverse: bool) -> bool:
     """Whether tiles have to be cut from the front of a reversed axis to begin with words."""
     return reverse and n % WORD != 0
-
-
-def begin_with_words(outer: int, size: int, widths: Iterable[int]) -> bool:
-    """Whether rows of so many elements all begin with a word of memory, of such item sizes."""
-    return outer == 1 or all(size * width % WORD == 0 for width in widths)
 
 
 def outer_n_inner(shape: Sequence[int], axis: int) -> tuple[int, int, int]:

@@ -30,7 +30,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from jscan.kernels import language, phasors
+from jscan.kernels import language, phasors, weaving
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import flag_value, trace_scalars
@@ -225,7 +225,7 @@ class LinearTile(LinearAggregates):
 
     def _tall(self, value: jax.Array) -> jax.Array:
         """A value of the tile, or one a lane, in the tile's shape."""
-        value = self._tile.along_positions(value)
+        value = weaving.along(self._tile, value)
         return jnp.broadcast_to(value, self._scan.geometry.shape)
 
 

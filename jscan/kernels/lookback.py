@@ -19,6 +19,9 @@ nothing to wait for.
 Forward progress: a program waits only for programs of lower number, which the hardware dispatches
 first.
 
+Tiles of few lanes may be of many strips, which are reduced, and read again when what comes before
+is known (`_read_twice`).
+
 A window has as many words as the program has lanes, each its own to read: all warps of a program
 see one state, or they would go different ways. A program of one warp may look at fewer.
 """
@@ -65,7 +68,7 @@ def kernel(
     """
     tile = Tile(scan.geometry, program)
     walk = functools.partial(_in_strips, tuned, refs) if walks else None
-    work = _read_twice if tuned.woven and tuned.strip else _one_tile
+    work = _read_twice if scan.geometry.woven and tuned.strip else _one_tile
     scan.on_tile(tile, functools.partial(work, tuned, refs), walk)
 
 

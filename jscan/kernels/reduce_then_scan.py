@@ -108,7 +108,10 @@ def part_total(scan: Scan, part: Part, *, to_the_end: bool = False) -> list[jax.
         *carry, left = state
         if not scan.segmented:
             return left > 0
-        restarted = jnp.min((carry[0] != 0).astype(jnp.int32)) > 0
+        restarts = carry[0] != 0
+        if scan.geometry.woven:  # whose empty lanes have no flags
+            restarts = restarts | ~part.tile.lanes_exist(part.tile.lane())
+        restarted = jnp.min(restarts.astype(jnp.int32)) > 0
         unread = jnp.bool_(False) if to_the_end else left == part.count
         return (left > 0) & (unread | ~restarted)
 
@@ -133,7 +136,8 @@ def part_total(scan: Scan, part: Part, *, to_the_end: bool = False) -> list[jax.
 def _strip_total(scan: Scan, part: Part, strip: Tile) -> list[jax.Array]:
     """What a strip combines to whose elements all exist."""
     leaves, operator = scan.load(strip, part.inputs), scan.leaf_operator
-    if commuting_identity(operator) is not None and strip.mask(0) is None:
+    exists = (strip.column() if strip.geometry.woven else strip).mask(0)
+    if commuting_identity(operator) is not None and exists is None:
         return [language.tile_reduce(operator, leaves[0], strip.geometry.axis)]
     return strip.last(scan.tile_scan(leaves))
 

@@ -36,6 +36,7 @@ from jscan.kernels import (
     spreading,
     trivial,
     tuning,
+    weaving,
 )
 from jscan.kernels.complex import read_dtypes, real_dtypes, real_identity
 from jscan.kernels.description import Scan
@@ -46,7 +47,6 @@ from jscan.kernels.launch import (
     readable,
     why_not_dtypes,
 )
-from jscan.kernels.layout import begin_with_words, fronted
 from jscan.kernels.operator import Inexpressible, front, prepare
 from jscan.kernels.spreading import Bits
 from jscan.kernels.start import placed
@@ -175,26 +175,25 @@ def scan(
         if method in ("auto", "block") and tuned.length >= shape.n:
             tuned = tuning.columns(shape, tuned)
     whole = not (shape.large or shape.walked)  # a thread takes single elements of what is not
+    # Places in front of a row are filled with what leaves no trace, where that is known.
+    filled = functools.partial(_takes_a_lead, combine, real_used, segmented=segmented)
+    may_lead = not (segmented and before is not None)
     by_words = (
         whole
         and not row
-        and not (segmented and before is not None)
+        and may_lead
         and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
-        and _takes_a_lead(combine, real_used, exclusive and before is None, segmented)
+        and filled(exclusive=exclusive and before is None)
     )
     # Tiles with places in front of a row are not held.
     leads = by_words and shape.uneven and shape.inner == 1 and (reverse or shape.outer > 1)
     held = not (row or leads)
-    leads_well = not (segmented and before is not None) and _takes_a_lead(
-        combine, real_used, exclusive and before is None, segmented
-    )
-    item_sizes = [*(x.dtype.itemsize for x in operands), *(d.itemsize for d in written)]
-    weaves = begin_with_words(shape.outer, shape.n * shape.inner, item_sizes)
-    weaves = weaves and (leads_well or not fronted(shape.n, reverse=reverse))
-    how = {"reverse": reverse, "exclusive": exclusive}
-    tuned = settled(shape, tuned, method, **how, may_hold=held, may_weave=weaves)
-    if tuned.woven and not (weaves and tuned.lanes >= shape.inner > 1):
-        tuned = dataclasses.replace(tuned, woven=0)
+    may_lead = may_lead and not exclusive and filled(exclusive=False)
+    weaves = functools.partial(weaving.may_weave, shape=shape, reverse=reverse, may_lead=may_lead)
+    way = {"reverse": reverse, "exclusive": exclusive}
+    tuned = settled(shape, tuned, method, **way, may_hold=held, may_weave=weaves)
+    # A cut that is given may be one that cannot be woven.
+    woven = tuned.woven if method != "scan_then_propagate" and weaves(tuned) else 0
     if exclusive and combine.apart:
         tuned = tuning.with_flags_in_front(shape, tuned)
     cut_into = functools.partial(
@@ -213,6 +212,7 @@ def scan(
         # Segmented, wide elements take more registers so: uint64 255, 186 before (sm_90).
         turned=whole and (not segmented or max(d.itemsize for d in written) <= shifting.WIDEST),
         by_words=by_words,
+        woven=woven,
     )
     cut, flag_bits = cut_into(operands), None
     if marks is not None:
@@ -238,15 +238,15 @@ def settled(
     reverse: bool,
     exclusive: bool,
     may_hold: bool = True,
-    may_weave: bool = False,
+    may_weave: Callable[[tuning.Tuning], bool] | None = None,
 ) -> tuning.Tuning:
     """The tile that was chosen, as the method takes it."""
     if method in LOOKING and tuned.length < shape.n:
         tuned = tuning.moved(shape, tuned, reverse + exclusive)
         if may_hold:
-            weave = may_weave and single_pass(method, shape) == "lookback"
-            how = {"reverse": reverse, "exclusive": exclusive, "weave": weave}
-            tuned = tuning.as_read(shape, tuned, **how)
+            weaves = may_weave if single_pass(method, shape) == "lookback" else None
+            way = {"reverse": reverse, "exclusive": exclusive}
+            tuned = tuning.as_read(shape, tuned, **way, may_weave=weaves)
         if single_pass(method, shape) == "repeatable":
             tuned = tuning.in_groups(shape, tuned)
     elif tuned.held:
@@ -312,7 +312,7 @@ def _together(
 
 
 def _takes_a_lead(
-    combine: Combine, used: tuple[bool, ...], exclusive: bool, segmented: bool
+    combine: Combine, used: tuple[bool, ...], *, exclusive: bool, segmented: bool
 ) -> bool:
     """Whether places in front of a row can be filled with what leaves no trace."""
     return exclusive or segmented or _neutral_is_known(combine, used)

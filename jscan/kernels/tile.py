@@ -44,7 +44,7 @@ from jscan.kernels.words import Address, Words
 class Tile:
     """One program's tile: made inside a kernel from the program's number."""
 
-    step, neighbours = 1, 0  # of `chunks.Comb`
+    step, neighbours = 1, 0  # of `comb.Comb`
 
     def __init__(self, geometry: Geometry, program: jax.Array):
         g = self.geometry = geometry
@@ -137,7 +137,7 @@ class Tile:
         checks = on_axis(shift, before, beyond)
         if g.outer % g.rows:
             checks.append(self.rows_exist(self._iota(0)))
-        if g.inner % g.lanes and not g.woven:
+        if g.inner % g.lanes:
             checks.append(self.lanes_exist(self._iota(len(g.shape) - 1)))
         return functools.reduce(lax.bitwise_and, checks) if checks else None
 

@@ -8,8 +8,8 @@ A lane at a time a thread would read single elements, of which a warp's lie in a
 memory as it has threads. What is taken apart and woven stays in a thread's registers: nothing
 moves, and what becomes of empty lanes nobody computes.
 
-Elements beside (of exclusive scans, flags of reversed ones) are those of the neighbouring position,
-which the thread has but for one at an end.
+Elements beside (of exclusive scans, flags of reversed ones) are those of neighbouring positions,
+which the thread has but for one or two at an end.
 """
 
 from __future__ import annotations
@@ -22,18 +22,33 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jscan import extent
 from jscan.kernels import elements, language, memory
 from jscan.kernels.comb import Comb
 from jscan.kernels.language import Ref
-from jscan.kernels.layout import View
+from jscan.kernels.layout import WORD, View, fronted
 from jscan.kernels.registers import take
 from jscan.kernels.tile import Tile
+from jscan.kernels.tuning import Shape, Tuning
+
+
+def may_weave(tuned: Tuning, shape: Shape, *, reverse: bool, may_lead: bool) -> bool:
+    """Whether tiles of this cut can be woven, in front of whose rows there may be places or not.
+
+    All lanes are in a tile, which begins with a word in every row, and places of numbers fit 32
+    bits.
+    """
+    combs = tuned.strip_or_tile // max(tuned.woven, 1)
+    alone = tuned.rows == 1 and not tuned.chunk and combs % WORD == 0
+    begins = shape.outer == 1 or shape.n % WORD == 0
+    fits = tuned.lanes >= shape.inner > 1 and shape.n * shape.inner <= extent.FAR // 2
+    return alone and begins and fits and (may_lead or not fronted(shape.n, reverse=reverse))
 
 
 def load(tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
     """`Tile.load_parts`, by words of all lanes."""
     g, parts = tile.geometry, memory.parts(ref.dtype)
-    first, count = _comb(tile, 0), g.woven
+    first, count = _comb(tile, 0, together=True), g.woven
     as_elements = dataclasses.replace(view, shape=(*view.shape[:2], 1), numbers=view.shape[2])
     here = elements.load_apart(first, ref, as_elements)
     step = shift if g.reverse else -shift
@@ -65,7 +80,9 @@ def store(tile: Tile, ref: Ref, parts: Sequence[jax.Array]) -> None:
         [x[place * g.lanes + lane] for lane in range(g.inner) for x in apart]
         for place in range(g.woven)
     ]
-    elements.store_apart(_comb(tile, 0), ref, g.inner, each[::-1] if g.mirrored else each)
+    elements.store_apart(
+        _comb(tile, 0, together=True), ref, g.inner, each[::-1] if g.mirrored else each
+    )
 
 
 def along(tile: Tile, each: jax.Array) -> jax.Array:
@@ -84,12 +101,16 @@ def along(tile: Tile, each: jax.Array) -> jax.Array:
     return language.interleave(lanes).reshape(g.shape)
 
 
-def _comb(tile: Tile, place: int) -> Comb:
-    """A position of every thread, as an element of as many numbers as there are lanes."""
+def _comb(tile: Tile, place: int, *, together: bool = False) -> Comb:
+    """A position of every thread, as an element of as many numbers as there are lanes.
+
+    It is accessed by itself, or ``together`` with the thread's others.
+    """
     g = dataclasses.replace(tile.geometry, lanes=1, inner=1, together=1, woven=0)
     one = tile.cut(g)
     one.lane_block = jnp.int32(0)
-    return Comb(one, tile.geometry.woven, place, 0 if place else tile.geometry.woven)
+    count = tile.geometry.woven
+    return Comb(one, count, place, count if together else 0)
 
 
 def _singly(comb: Comb, ref: Ref, view: View, shift: int) -> list[jax.Array]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from typing import Any
 
 import jax
@@ -10,12 +12,15 @@ import numpy as np
 import pytest
 
 import jscan
+from jscan import primitives
 from jscan.kernels import tuning
 from jscan.kernels.tuning.weaving import of_few_lanes
+from jscan.kernels.weaving import may_weave
 from tests import reference
 from tests.cases import head_flags
 from tests.functions import affine
 from tests.kernels.test_held import by_kernel, run
+from tests.kernels.test_lowering import cuda_program
 from tests.kernels.test_start import AFFINE, Call, integers
 
 TILES = (
@@ -26,8 +31,11 @@ TILES = (
 every_tile = pytest.mark.parametrize(
     "tile", TILES, ids=lambda t: f"{t.length}x{t.lanes} by {t.woven}, strips of {t.strip}"
 )
-# Rows that begin with words and that do not, and several, of which the second begins with a word.
-every_shape = pytest.mark.parametrize("shape", [(512, 7), (777, 5), (530, 3), (3, 528, 7)])
+# Rows that begin with words and that do not, and several, of which the second begins with a word;
+# last tiles of one position and of all but one, and lanes that fill a tile.
+every_shape = pytest.mark.parametrize(
+    "shape", [(512, 7), (777, 5), (530, 3), (3, 528, 7), (513, 4), (575, 2)]
+)
 every_way = pytest.mark.parametrize(
     ("reverse", "exclusive"), [(False, False), (True, False), (False, True), (True, True)]
 )
@@ -127,6 +135,67 @@ def test_logaddexp(strategy, reverse, tile):
     order = slice(None, None, -1 if reverse else 1)
     wanted = np.logaddexp.accumulate(x.astype(np.float64)[order])[order]
     np.testing.assert_allclose(run(strategy, tile, call, x), wanted, rtol=1e-5, atol=1e-5)
+
+
+@every_tile
+@every_way
+@pytest.mark.parametrize("n", [193, 194, 577])
+@by_kernel
+def test_an_identity_that_is_kept_apart(strategy, n, reverse, exclusive, tile):
+    """A wrong one is the result where the axis begins, and changes no other."""
+    x = np.random.default_rng(n).integers(1, 3, (n, 5)).astype(np.int32)
+    way: dict[str, Any] = {"axis": 0, "reverse": reverse, "exclusive": exclusive}
+    way["identity"] = 0 if exclusive else None
+
+    def call(x: Any, method: str = "lookback") -> Any:
+        return jscan.associative_scan(lambda a, b: jnp.minimum(a, b), x, method=method, **way)
+
+    wanted = jax.jit(lambda x: call(x, "xla"))(x)
+    np.testing.assert_array_equal(run(strategy, tile, call, x), wanted)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    "method", ["chained", "repeatable", "reduce_then_scan", "scan_then_propagate"]
+)
+def test_other_methods_take_a_woven_cut(method, reverse):
+    x = integers((777, 5), 3)
+    with primitives.interpreted(), primitives.tiled(TILES[0]):
+        found = jax.jit(lambda x: jscan.cumsum(x, axis=0, reverse=reverse, method=method))(x)
+    reference.assert_equal(found, reference.scan(np.add, x, axis=0, reverse=reverse))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "length"),
+    [
+        ((1500001, 3), "float32", 1024),
+        ((2**21, 11), "bfloat16", 1024),
+        ((2**20, 10), "int8", 2048),
+    ],
+    ids=str,
+)
+def test_scans_are_woven(shape, dtype, length):
+    def call(x: Any) -> Any:
+        return jscan.cumsum(x, axis=0)
+
+    program = cuda_program(call, jax.ShapeDtypeStruct(shape, dtype))
+    assert re.findall(r"grid_x = (\d+)", program) == [str(-(-shape[0] // length))]
+
+
+def test_what_may_be_woven():
+    def may(reverse: bool = False, may_lead: bool = True, tile: Any = TILES[0], **how: Any) -> bool:
+        shape = dataclasses.replace(_shape(7, 4), **how)
+        return may_weave(tile, shape, reverse=reverse, may_lead=may_lead)
+
+    assert may()
+    assert may(n=777, reverse=True)
+    assert may(n=777, may_lead=False)
+    assert may(outer=3)
+    assert not may(outer=3, n=777)
+    assert not may(n=777, reverse=True, may_lead=False)
+    assert not may(n=2**29)
+    assert not may(inner=9)
+    assert not may(tile=dataclasses.replace(TILES[0], woven=8))  # 8 places a comb are no word
 
 
 def _shape(inner: int, width: int, leaves: int = 1, **how: Any) -> tuning.Shape:

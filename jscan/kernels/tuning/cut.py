@@ -28,7 +28,7 @@ class Tuning:
     that it walks. A tile that is ``held`` as it was read is scanned in strips of so many positions;
     0 for one that is not. One that is cut into chunks has so many positions in each
     (`kernels.chunks`, `kernels.walking`). Of one that is ``woven`` a thread has all lanes of so
-    many (`kernels.weaving`).
+    many, and strips are read twice (`kernels.weaving`).
     """
 
     length: int

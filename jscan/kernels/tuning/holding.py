@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from jscan import extent
 from jscan.kernels.tuning import weaving
@@ -15,17 +16,23 @@ LIGHT = 4
 
 
 def as_read(
-    shape: Shape, chosen: Tuning, *, reverse: bool, exclusive: bool, weave: bool = False
+    shape: Shape,
+    chosen: Tuning,
+    *,
+    reverse: bool,
+    exclusive: bool,
+    may_weave: Callable[[Tuning], bool] | None = None,
 ) -> Tuning:
-    """The tile that is held where that is faster than what was ``chosen``, else that.
+    """The tile that is woven, or held, where that is faster than what was ``chosen``, else that.
 
-    Tiles of an axis that is far cannot be held (`held.may_hold`), and would spill.
+    Few lanes are woven where a cut ``may_weave``. Tiles of an axis that is far cannot be held
+    (`held.may_hold`), and would spill.
     """
     given = shape.tile is not None or chosen.rows > 1
     few_lanes = 1 < shape.inner < 32
-    if few_lanes and weave and not given:
+    if few_lanes and may_weave is not None and not given:
         woven = weaving.of_few_lanes(shape)
-        if woven is not None and woven.length < shape.n:
+        if woven is not None and woven.length < shape.n and may_weave(woven):
             return woven
     if given or shape.complex or shape.n >= extent.FAR:
         return chosen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from jscan import extent
 from jscan.kernels.tuning.cut import THREADS, Shape, Tuning, next_power_of_2
 
 ENOUGH = 2**22
@@ -26,11 +25,12 @@ def of_few_lanes(shape: Shape) -> Tuning | None:
         int8 products of (6434419, 10), exclusive                      149    91    44
 
     The last three are read twice. Others lost: the farther a thread's words are from the next
-    thread's, the more sectors an access takes. int32 of 16 lanes 183 and 271, bfloat16 maxima of 14
+    thread's, the more sectors an access takes. Pairs that are selected by flags of their own 658
+    and 708, int32 of 16 lanes 183 and 271, bfloat16 maxima of 14
     149 and 185, float64 minima of 15 524 and 1014, float16 recurrences of 7 211 and 197.
     """
     size = shape.outer * shape.n * shape.inner
-    if size < ENOUGH or shape.n * shape.inner > extent.FAR // 2 or shape.inner > 16:
+    if size < ENOUGH or shape.inner > 16 or shape.leaves > 2:
         return None
     each = shape.width // shape.leaves
     whole = shape.inner & (shape.inner - 1) == 0  # what an access takes at once anyway
@@ -42,7 +42,7 @@ def of_few_lanes(shape: Shape) -> Tuning | None:
         return None
     if shape.leaves == 1 and shape.long_steps:
         return _at_once(shape, 8) if shape.inner < 8 else None
-    if (shape.leaves == 2 and shape.segmented) or (shape.leaves, each) == (1, 1):
+    if (shape.leaves == 2 and shape.segmented and not shape.selects) or shape.width == 1:
         return _twice(shape)
     if (shape.leaves, each) == (1, 2) and (shape.segmented or shape.inner % 2):
         return _at_once(shape, 4 if shape.segmented else 8)
