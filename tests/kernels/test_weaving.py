@@ -138,6 +138,38 @@ def test_logaddexp(strategy, reverse, tile):
 
 
 @every_tile
+@pytest.mark.parametrize("reverse", [False, True])
+@by_kernel
+def test_batches_with_segments_of_their_own(strategy, reverse, tile):
+    x, flags = integers((3, 592, 5), 4), head_flags((3, 592), share=0.05)
+
+    def call(x: Any, flags: Any) -> Any:
+        way: dict[str, Any] = {"axis": 0, "reverse": reverse, "method": "lookback"}
+        return jax.vmap(lambda x, flags: jscan.cummax(x, segments=flags, **way))(x, flags)
+
+    wanted = reference.scan(np.maximum, x, flags=flags, axis=1, reverse=reverse)
+    reference.assert_equal(run(strategy, tile, call, x, flags), wanted)
+
+
+@every_tile
+@pytest.mark.parametrize("reverse", [False, True])
+@by_kernel
+def test_gradients(strategy, reverse, tile):
+    a, b = (integers((577, 5), seed).astype(np.float32) / 16 for seed in (5, 6))
+
+    def gradient(method: str) -> Any:
+        def value(a: Any, b: Any) -> Any:
+            found = jscan.linear_recurrence(a, b, axis=0, reverse=reverse, method=method)
+            return jnp.sin(found).sum()
+
+        return jax.grad(value, (0, 1))
+
+    found, wanted = run(strategy, tile, gradient("lookback"), a, b), gradient("xla")(a, b)
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+@every_tile
 @every_way
 @pytest.mark.parametrize("n", [193, 194, 577])
 @by_kernel
