@@ -108,11 +108,12 @@ class Scan:
             work(self, tile)
             return
         others, inside = self, tile.without_ends(of_rows=False) if ends else tile
-        last = tile.index == np.int32(0 if g.fronted and g.reverse else g.tiles - 1)  # the ragged
+        last = tile.index == np.int32(0 if g.fronted else g.tiles - 1)  # the ragged
         if self.restarts_at_second:
             others = dataclasses.replace(self, restarts_at_second=False)
-            # Places in front of a row may take up the first tile.
-            reached = -(-(g.word + 1) // g.length)
+            # Places in front of a row may take up the first tile, or all of it but one.
+            lead = g.tiles * g.length - g.n if g.fronted else g.word - 1
+            reached = -(-(lead + 2) // g.length)
             first = language.opaque(tile.index) < reached  # opaque as in `rows.is_ragged`
             last = last | first if ends else first
         language.when(last, lambda: work(self, tile))

@@ -1,4 +1,4 @@
-"""Tiles that are held as they were read, and scanned strip by strip behind what came before.
+"""Tiles that are held as they were read, or read again, and scanned behind what came before.
 
     read      strip 0, 1, 2, ...    all that is held: an element takes the bytes that it has
     reduce    strip by strip ─► publish the aggregate ─► look back
@@ -16,6 +16,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jscan.kernels import language
@@ -23,7 +24,8 @@ from jscan.kernels.chunks import ChunkedTile, may_chunk
 from jscan.kernels.description import Scan
 from jscan.kernels.forms import Form, OperatorAggregates, behind, form
 from jscan.kernels.language import Ref
-from jscan.kernels.operator import commuting_identity
+from jscan.kernels.operator import FLAG, commuting_identity
+from jscan.kernels.reduce_then_scan import Part, part_total, scan_part
 from jscan.kernels.tile import Tile
 from jscan.kernels.tuning import Tuning
 
@@ -71,6 +73,29 @@ class HeldTile(OperatorAggregates):
                 prefix = prefix[1:]
 
 
+class StripsTile(OperatorAggregates):
+    """A woven tile of strips, which are reduced, and read again to be scanned.
+
+    So it holds few registers however long it is, and what is read again is in the cache.
+    """
+
+    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref], strip: int):
+        super().__init__(scan.operator, commuting_identity(scan.operator))
+        self._scan, self._part = scan, Part(scan, strip, tile, inputs)
+        total = part_total(scan, self._part)
+        self.restarts = total[0] != 0 if scan.segmented else None
+        self.aggregate = total[scan.segmented :]
+
+    def scan(self) -> None:
+        """Does nothing: the tile is scanned behind what comes before it."""
+
+    def store(self, outputs: Sequence[Ref], prefix: list[jax.Array] | None = None) -> None:
+        """Scans the tile and writes it; undefined without a prefix, but in a row's first tile."""
+        nothing = [jnp.zeros(self._scan.geometry.per_lane, d) for d in self._scan.dtypes]
+        flag = [jnp.zeros(self._scan.geometry.per_lane, FLAG)] if self._scan.segmented else []
+        scan_part(self._scan, self._part, [*flag, *(prefix or nothing)], outputs)
+
+
 def _strips(tile: Tile, length: int) -> list[Tile]:
     """The tile in pieces of so many positions, of which some may lie behind the axis's end."""
     g, count = tile.geometry, tile.geometry.length // length
@@ -100,6 +125,8 @@ def worked(scan: Scan, tile: Tile, inputs: Sequence[Ref], tuned: Tuning) -> Form
     """Loads the tile in the form that the cut asks for, or else in what suits the scan."""
     if may_chunk(scan, tuned.chunk):
         return ChunkedTile(scan, tile, inputs, tuned.chunk)
+    if scan.geometry.woven and tuned.strip:
+        return StripsTile(scan, tile, inputs, tuned.strip)
     if may_hold(scan, tile, tuned.held):
         return HeldTile(scan, tile, inputs, tuned.held)
     return form(scan, tile, inputs)

@@ -19,9 +19,6 @@ nothing to wait for.
 Forward progress: a program waits only for programs of lower number, which the hardware dispatches
 first.
 
-Tiles of few lanes may be of many strips, which are reduced, and read again when what comes before
-is known (`_read_twice`).
-
 A window has as many words as the program has lanes, each its own to read: all warps of a program
 see one state, or they would go different ways. A program of one warp may look at fewer.
 """
@@ -40,11 +37,11 @@ from jax.extend import core
 
 from jscan.kernels import language
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import Aggregates, OperatorAggregates, whole
+from jscan.kernels.forms import Aggregates, whole
 from jscan.kernels.held import worked
 from jscan.kernels.language import Ref
-from jscan.kernels.operator import FLAG, commuting_identity, flag_value
-from jscan.kernels.reduce_then_scan import Part, part_total, scan_part
+from jscan.kernels.operator import FLAG, flag_value
+from jscan.kernels.reduce_then_scan import Part, scan_part
 from jscan.kernels.registers import constant, take
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.steps import Step
@@ -68,8 +65,7 @@ def kernel(
     """
     tile = Tile(scan.geometry, program)
     walk = functools.partial(_in_strips, tuned, refs) if walks else None
-    work = _read_twice if scan.geometry.woven and tuned.strip else _one_tile
-    scan.on_tile(tile, functools.partial(work, tuned, refs), walk)
+    scan.on_tile(tile, functools.partial(_one_tile, tuned, refs), walk)
 
 
 def _one_tile(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
@@ -98,28 +94,6 @@ def _one_tile(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> Non
         state.publish(words, tile, tag, inclusive, ~complete)
     with Step.STORE.marked():
         work.store(outputs, prefix)
-
-
-def _read_twice(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:
-    """A tile of strips, which are reduced, and read again to be scanned.
-
-    So a tile holds few registers however long it is, and what is read again is in the cache.
-    """
-    words, state = refs[-1], tile_state(scan)
-    part = Part(scan, tuned.strip, tile, refs)
-    rule = OperatorAggregates(scan.operator, commuting_identity(scan.operator))
-    total = part_total(scan, part)
-    complete = jnp.broadcast_to(tile.index == 0, total[0].shape)
-    if scan.segmented:
-        complete = complete | (total[0] != 0)
-        total = total[1:]
-    state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), total)
-    search = Lookback(scan.operator, state, words, tile, tuned.window, rule)
-    prefix = search.prefix(search.peek(tile.index))
-    tag = jnp.full_like(complete, PREFIX, jnp.int32)
-    state.publish(words, tile, tag, rule.combine(prefix, total), ~complete)
-    flag = [jnp.zeros(scan.geometry.per_lane, FLAG)] if scan.segmented else []
-    scan_part(scan, part, [*flag, *prefix], scan.split(refs)[1])
 
 
 def _in_strips(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> None:

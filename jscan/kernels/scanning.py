@@ -175,20 +175,14 @@ def scan(
         if method in ("auto", "block") and tuned.length >= shape.n:
             tuned = tuning.columns(shape, tuned)
     whole = not (shape.large or shape.walked)  # a thread takes single elements of what is not
-    # Places in front of a row are filled with what leaves no trace, where that is known.
-    filled = functools.partial(_takes_a_lead, combine, real_used, segmented=segmented)
-    may_lead = not (segmented and before is not None)
-    by_words = (
-        whole
-        and not row
-        and may_lead
-        and (tuning.suits_words(shape) or (reverse and shape.outer == 1))
-        and filled(exclusive=exclusive and before is None)
+    may_lead = not (segmented and before is not None) and _takes_a_lead(
+        combine, real_used, exclusive and before is None, segmented
     )
+    along_words = tuning.suits_words(shape) or (reverse and shape.outer == 1)
+    by_words = whole and not row and may_lead and along_words
     # Tiles with places in front of a row are not held.
     leads = by_words and shape.uneven and shape.inner == 1 and (reverse or shape.outer > 1)
     held = not (row or leads)
-    may_lead = may_lead and not exclusive and filled(exclusive=False)
     weaves = functools.partial(weaving.may_weave, shape=shape, reverse=reverse, may_lead=may_lead)
     way = {"reverse": reverse, "exclusive": exclusive}
     tuned = settled(shape, tuned, method, **way, may_hold=held, may_weave=weaves)
@@ -312,7 +306,7 @@ def _together(
 
 
 def _takes_a_lead(
-    combine: Combine, used: tuple[bool, ...], *, exclusive: bool, segmented: bool
+    combine: Combine, used: tuple[bool, ...], exclusive: bool, segmented: bool
 ) -> bool:
     """Whether places in front of a row can be filled with what leaves no trace."""
     return exclusive or segmented or _neutral_is_known(combine, used)

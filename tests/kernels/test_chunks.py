@@ -78,8 +78,11 @@ def test_what_does_not_commute(strategy, reverse, tile):
 @pytest.mark.parametrize("reverse", [False, True])
 @by_kernel
 def test_leaves_of_several_dtypes(strategy, reverse):
-    """Booleans, bytes, floats, complex numbers and words, each held in registers of its own."""
-    shape = (131, 7)
+    check_leaves_of_several_dtypes(strategy, TILES[0], (131, 7), reverse=reverse)
+
+
+def check_leaves_of_several_dtypes(strategy, tile, shape, *, reverse):
+    """Booleans, bytes, floats and complex numbers, each held in registers of its own."""
     leaves = [integers(shape, seed) for seed in range(4)]
     leaves = [leaves[0] > 5, leaves[1].astype(np.int8), leaves[2].astype(np.float32), leaves[3]]
     leaves[3] = (leaves[3] - 1j * leaves[2]).astype(np.complex64)
@@ -92,7 +95,7 @@ def test_leaves_of_several_dtypes(strategy, reverse):
         form: dict[str, Any] = {"axis": 0, "reverse": reverse, "method": "lookback"}
         return jscan.associative_scan(combine, leaves, **form)
 
-    found = run(strategy, TILES[0], call, *leaves)
+    found = run(strategy, tile, call, *leaves)
     expected = reference.scan(combine, tuple(leaves), axis=0, reverse=reverse)
     for actual, wanted, leaf in zip(found, expected, leaves, strict=True):
         reference.assert_equal(actual, wanted.astype(leaf.dtype))

@@ -19,6 +19,7 @@ from jscan.kernels.weaving import may_weave
 from tests import reference
 from tests.cases import head_flags
 from tests.functions import affine
+from tests.kernels.test_chunks import check_leaves_of_several_dtypes
 from tests.kernels.test_held import by_kernel, run
 from tests.kernels.test_lowering import cuda_program
 from tests.kernels.test_start import AFFINE, Call, integers
@@ -88,23 +89,7 @@ def test_what_does_not_commute(strategy, reverse, shared, tile):
 @pytest.mark.parametrize("reverse", [False, True])
 @by_kernel
 def test_leaves_of_several_dtypes(strategy, reverse, tile):
-    shape = (531, 5)
-    leaves = [integers(shape, seed) for seed in range(4)]
-    leaves = [leaves[0] > 5, leaves[1].astype(np.int8), leaves[2].astype(np.float32), leaves[3]]
-    leaves[3] = (leaves[3] - 1j * leaves[2]).astype(np.complex64)
-
-    def combine(a: Any, b: Any) -> Any:
-        most = jnp.maximum if isinstance(a[1], jax.Array) else np.maximum
-        return a[0] ^ b[0], most(a[1], b[1]), a[2] + b[2], a[3] + b[3]
-
-    def call(*leaves: Any) -> Any:
-        form: dict[str, Any] = {"axis": 0, "reverse": reverse, "method": "lookback"}
-        return jscan.associative_scan(combine, leaves, **form)
-
-    found = run(strategy, tile, call, *leaves)
-    expected = reference.scan(combine, tuple(leaves), axis=0, reverse=reverse)
-    for actual, wanted, leaf in zip(found, expected, leaves, strict=True):
-        reference.assert_equal(actual, wanted.astype(leaf.dtype))
+    check_leaves_of_several_dtypes(strategy, tile, (531, 5), reverse=reverse)
 
 
 @every_tile
@@ -171,7 +156,7 @@ def test_gradients(strategy, reverse, tile):
 
 @every_tile
 @every_way
-@pytest.mark.parametrize("n", [193, 194, 577])
+@pytest.mark.parametrize("n", [193, 194, 513])
 @by_kernel
 def test_an_identity_that_is_kept_apart(strategy, n, reverse, exclusive, tile):
     """A wrong one is the result where the axis begins, and changes no other."""
@@ -187,12 +172,13 @@ def test_an_identity_that_is_kept_apart(strategy, n, reverse, exclusive, tile):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("tile", [TILES[0], TILES[2]], ids=["at once", "read twice"])
 @pytest.mark.parametrize(
     "method", ["chained", "repeatable", "reduce_then_scan", "scan_then_propagate"]
 )
-def test_other_methods_take_a_woven_cut(method, reverse):
+def test_other_methods_take_a_woven_cut(method, tile, reverse):
     x = integers((777, 5), 3)
-    with primitives.interpreted(), primitives.tiled(TILES[0]):
+    with primitives.interpreted(), primitives.tiled(tile):
         found = jax.jit(lambda x: jscan.cumsum(x, axis=0, reverse=reverse, method=method))(x)
     reference.assert_equal(found, reference.scan(np.add, x, axis=0, reverse=reverse))
 

@@ -26,8 +26,8 @@ def of_few_lanes(shape: Shape) -> Tuning | None:
 
     The last three are read twice. Others lost: the farther a thread's words are from the next
     thread's, the more sectors an access takes. Pairs that are selected by flags of their own 658
-    and 708, int32 of 16 lanes 183 and 271, bfloat16 maxima of 14
-    149 and 185, float64 minima of 15 524 and 1014, float16 recurrences of 7 211 and 197.
+    and 708, int32 of 16 lanes 183 and 271, bfloat16 maxima of 14 149 and 185, float64 minima of 15
+    524 and 1014. float16 recurrences of 7, 211 and 197, are left.
     """
     size = shape.outer * shape.n * shape.inner
     if size < ENOUGH or shape.inner > 16 or shape.leaves > 2:
