@@ -163,6 +163,24 @@ def test_interpreted_kernels(name):
     check(found, values(name))
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["of all devices", "of each device"])
+def test_flags_that_narrow_rows_share_in_kernels(own):
+    rng = np.random.default_rng(3)
+    x, flags = rng.integers(0, 3, (24, 33)).astype(np.int16), rng.random((8, 33)) < 0.2
+    flags = flags if own else flags[:1]
+
+    def part(x, flags):
+        segments = jscan.Segments.from_flags(flags[0])
+        return jscan.cumsum(x, axis=1, segments=segments, reverse=True)
+
+    specs = P("a"), P("a") if own else P()
+    run = jax.shard_map(part, mesh=mesh_of(8), in_specs=specs, out_specs=P("a"))
+    with primitives.interpreted():
+        found = jax.jit(run)(x, flags)
+    wide = np.repeat(flags, len(x) // len(flags), axis=0)
+    np.testing.assert_array_equal(found, jscan.cumsum(x, axis=1, segments=wide, reverse=True))
+
+
 @pytest.mark.parametrize("dtype", ["int2", "uint4", "int8", "uint16"])
 def test_narrow_integers_in_kernels_and_sums(dtype):
     ones = (HEADS > 0).astype(dtype) if dtype == "int2" else jnp.ones(N, dtype)
