@@ -327,7 +327,7 @@ def _tile(
         length = 64
     if 1 < inner <= 8 and draw.random() < 0.4:  # woven, at once or in strips that are read twice
         lanes, strip = tuning.next_power_of_2(inner), draw.choice((0, 32))
-        return tuning.Tuning(64, lanes, warps=1, window=4, strip=strip, woven=2)
+        return tuning.Tuning(strip * 2 or 32, lanes, warps=1, window=4, strip=strip, woven=2)
     strip = draw.choice((length // 2, length))
     return tuning.Tuning(length, lanes, warps=1, window=4, strip=strip)
 
