@@ -26,6 +26,7 @@ from jscan.kernels.language import Ref
 from jscan.kernels.logaddexp import LinearAggregates, LinearTile, SegmentedLinearTile
 from jscan.kernels.operator import FLAG, commuting_identity
 from jscan.kernels.tile import Tile
+from jscan.kernels.tuning import THREADS
 
 
 class Aggregates(Protocol):
@@ -169,3 +170,28 @@ def behind(
         return scan.combine(prefix, [flag | first.astype(FLAG), *values])
     combined = scan.combine(prefix, scanned)
     return [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
+
+
+def has_own_lanes(tile: Tile) -> bool:
+    """Whether a thread has lanes of its own, and knows which of its elements a tile begins with."""
+    return tile.geometry.lanes >= THREADS and not tile.geometry.woven
+
+
+def onward(
+    scan: Scan,
+    tile: Tile,
+    prefix: Sequence[jax.Array],
+    leaves: Sequence[jax.Array],
+    first: jax.Array,
+) -> list[jax.Array]:
+    """Leaves to be scanned, of which the first has what came before it; unless it is the ``first``.
+
+    Beside lanes a thread knows which of its elements that is, so that each is combined once, and
+    no flags need to be scanned: behind a scanned tile, twice.
+    """
+    prefix = [weaving.along(tile, p) for p in prefix]
+    if scan.segmented:
+        prefix = [jnp.zeros_like(leaves[0]), *prefix]
+    combined = scan.combine(prefix, leaves)
+    here = (tile.column().positions() == 0)[:, None] & ~first
+    return [jnp.where(here, c, x) for c, x in zip(combined, leaves, strict=True)]

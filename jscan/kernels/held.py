@@ -22,7 +22,14 @@ import numpy as np
 from jscan.kernels import language
 from jscan.kernels.chunks import ChunkedTile, may_chunk
 from jscan.kernels.description import Scan
-from jscan.kernels.forms import Form, OperatorAggregates, behind, form
+from jscan.kernels.forms import (
+    Form,
+    OperatorAggregates,
+    behind,
+    form,
+    has_own_lanes,
+    onward,
+)
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import FLAG, commuting_identity
 from jscan.kernels.reduce_then_scan import Part, part_total, scan_part
@@ -64,8 +71,13 @@ class HeldTile(OperatorAggregates):
         scan = self._scan
         for strip, read in zip(self._strips, self._read, strict=True):
             held = [language.hold(x) for x in read]
-            values = scan.tile_scan(scan.leaves(strip, self._inputs, held))
-            if prefix is not None:
+            values = scan.leaves(strip, self._inputs, held)
+            # A thread's steps follow each other so: not where they are long ones.
+            own = has_own_lanes(strip) and len(scan.operator.jaxpr.eqns) <= 2 * len(scan.dtypes)
+            if prefix is not None and own:
+                values = onward(scan, strip, prefix, values, strip.index == 0)
+            values = scan.tile_scan(values)
+            if prefix is not None and not own:
                 values = behind(scan, strip, prefix, values)
             scan.store(strip, outputs, self._inputs, values)
             prefix = strip.last(values)
@@ -74,7 +86,7 @@ class HeldTile(OperatorAggregates):
 
 
 class StripsTile(OperatorAggregates):
-    """A woven tile of strips, which are reduced, and read again to be scanned.
+    """A tile of strips, beside lanes, which are reduced, and read again to be scanned.
 
     So it holds few registers however long it is, and what is read again is in the cache.
     """
@@ -125,7 +137,7 @@ def worked(scan: Scan, tile: Tile, inputs: Sequence[Ref], tuned: Tuning) -> Form
     """Loads the tile in the form that the cut asks for, or else in what suits the scan."""
     if may_chunk(scan, tuned.chunk):
         return ChunkedTile(scan, tile, inputs, tuned.chunk)
-    if scan.geometry.woven and tuned.strip:
+    if scan.geometry.inner > 1 and tuned.strip:
         return StripsTile(scan, tile, inputs, tuned.strip)
     if may_hold(scan, tile, tuned.held):
         return HeldTile(scan, tile, inputs, tuned.held)

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language, launch, scan_then_propagate, totals, walking, weaving
+from jscan.kernels import forms, language, launch, scan_then_propagate, totals, walking, weaving
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import commuting_identity
@@ -162,19 +162,26 @@ def _scan(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]) -> No
     scan_part(scan, part, before, part.others[count:])
 
 
-def scan_part(scan: Scan, part: Part, before: Sequence[jax.Array], outputs: Sequence[Ref]) -> None:
-    """Scans a part strip by strip and writes it; what comes ``before`` the first is undefined."""
+def scan_part(scan: Scan, part: Part, begin: Sequence[jax.Array], outputs: Sequence[Ref]) -> None:
+    """Scans a part, which comes behind ``begin``, strip by strip, and writes it.
+
+    What comes before the first part is undefined.
+    """
 
     def step(state: Progress) -> Progress:
         *carry, number = state
         here = part.strip(number)
-        scanned = scan.tile_scan(scan.load(here, part.inputs))
-        prefix = [weaving.along(here, c) for c in carry]
-        combined = scan.combine(prefix, scanned)
+        leaves = scan.load(here, part.inputs)
         first = (number == 0) & (part.tile.index == 0)  # nothing comes before, and nothing was read
-        leaves = [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
+        if forms.has_own_lanes(here):
+            before = carry[scan.segmented :]
+            leaves = scan.tile_scan(forms.onward(scan, here, before, leaves, first))
+        else:
+            scanned = scan.tile_scan(leaves)
+            combined = scan.combine([weaving.along(here, c) for c in carry], scanned)
+            leaves = [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
         scan.store(here, outputs, part.inputs, leaves)
         return (*here.last(leaves), number + np.int32(1))
 
-    carry = [jnp.broadcast_to(x, scan.geometry.per_lane) for x in before]
+    carry = [jnp.broadcast_to(x, scan.geometry.per_lane) for x in begin]
     lax.while_loop(lambda s: s[-1] < part.count, step, (*carry, jnp.int32(0)))

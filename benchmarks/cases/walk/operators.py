@@ -189,7 +189,7 @@ LAMBDAS = (
         slopes=(0, "results"),
     ),
     Drawable(
-        *("sqrt(a² + b²)", _hypotenuse, FLOATS, ("exponents",)),
+        *("sqrt(a² + b²)", _hypotenuse, FLOATS, ("slopes",)),  # 0 is no identity below 0
         identity=_always(0),
         slopes=(0, "results"),
     ),

@@ -1,5 +1,6 @@
 """The cut of an array into tiles: what is chosen, and the device's figures that it is chosen by."""
 
+from jscan.kernels.tuning.by_strips import down_lanes as down_lanes
 from jscan.kernels.tuning.by_strips import entries as entries
 from jscan.kernels.tuning.by_strips import parts as parts
 from jscan.kernels.tuning.by_strips import strips as strips

@@ -1,6 +1,7 @@
 """The cut of what is read strip by strip: scans in two passes, and reductions.
 
 parts                two passes over parts of a row
+down_lanes           one pass over a whole axis, where there are lanes enough for all threads
 strips, tree, walks  reductions in one pass, level by level, and by resident programs
 alone                the first of these, where tiles look at one tile at a time
 """
@@ -56,6 +57,83 @@ def parts(shape: Shape) -> Tuning:
         if shape.width > 16:
             strip = max(128, strip * 4 // shape.words)
     return Tuning(_part(shape, lanes, strip), lanes, warps, 1, strip=strip)
+
+
+ENOUGH_LANES = 2**16
+"""So many lanes of 32-bit words keep a device busy, a thread for each."""
+FEWER = 45000
+"""So many do so where other tiles hold flags beside what they read."""
+
+
+def down_lanes(shape: Shape) -> Tuning | None:
+    """The strips of an axis that threads walk, which have lanes of their own; None where they wait.
+
+    An element is read once and combined once, and nobody looks back. Of copy speed, as cut before
+    and so (H100, 2026-11-26):
+
+        float32 minima of (16, 128, 36178)                            0.64   0.79
+        int32 recurrences of (1024, 50265), reversed                  0.76   0.90
+        Welford of (2048, 30522), by segments                         0.67   0.92
+        float64 recurrences of (1875, 49152), by segments             0.80   0.95
+        float16 sums of (2, 512, 72021), reversed                     0.70   0.80
+        float16 sqrt(a² + b²) of (1536, 256, 143)                     0.43   0.81
+        bfloat16 recurrences of (47, 1244543), reversed               0.52   0.77
+        int8 minima of (641, 131072), reversed                        0.58   0.80
+        uint8 maxima of (8, 512, 20800), reversed, by segments        0.28   0.82
+        int8 recurrences of (101, 634270)                             0.42   0.60
+        float16 logaddexp of (52, 942113), by segments                0.35   0.51
+
+    But float32 sums of (1259, 55673) 0.81 and 0.79, pairs that are selected of (2389, 28996) 0.85
+    and 0.79, logaddexp of (541, 149953) by segments 0.56 and 0.48.
+    """
+    if shape.tile is not None:
+        given = shape.tile
+        walks = given.strip and given.window == 1 and given.length >= shape.n and shape.inner > 1
+        return given if walks and not given.woven and not shape.large else None
+    return _strips_of_lanes(shape) if _suits_walks(shape) else None
+
+
+def _suits_walks(shape: Shape) -> bool:
+    """Whether there are lanes enough, and few enough positions for a thread."""
+    complex_logaddexp = shape.complex and shape.equations > 64
+    if shape.large or complex_logaddexp or shape.inner < 32:
+        return False
+    if not 8 < shape.n <= (512 if shape.long_steps else 4096):
+        return False
+    enough = FEWER if shape.segmented and not _is_narrow(shape) else ENOUGH_LANES
+    if shape.outer * shape.inner * max(1, shape.width // 4) < enough:
+        return False
+    # (108, 41, 16384), float32 sums, 0.98 in one tile, and 0.94.
+    sectors = shape.inner * shape.width // shape.leaves % 32 == 0
+    plain = shape.leaves == 1 and not shape.segmented and sectors
+    in_one_tile = (plain and shape.n <= 64) or (shape.exclusive and shape.n <= 16)
+    return _is_narrow(shape) or not in_one_tile
+
+
+def _is_narrow(shape: Shape) -> bool:
+    """Whether a register holds several of each leaf's elements."""
+    return shape.leaves <= 2 and shape.width <= 2 * shape.leaves
+
+
+def _strips_of_lanes(shape: Shape) -> Tuning:
+    """The strips that a warp has under way at once: as many bytes as keep memory busy."""
+    each, narrow = shape.width // shape.leaves, _is_narrow(shape)
+    lanes, warps = 128, 1
+    if each >= 8 or shape.width > 8 or (shape.long_steps and shape.segmented and not narrow):
+        lanes = 32 if shape.long_steps or shape.width == 12 else 64
+    elif narrow and not shape.long_steps:
+        aligned = shape.inner * each % 8 == 0
+        if shape.inner <= 256 or (shape.leaves == 1) == aligned:
+            # A thread takes 8 bytes; or there are two warps, so that fewer sectors at the ends of
+            # rows are another program's too.
+            lanes, warps = 256, 1 if aligned else 2
+    programs = 1400 if shape.width >= 16 else 700
+    while lanes > 32 and shape.outer * -(-shape.inner // lanes) < programs:
+        lanes, warps = lanes // 2, 1
+    strip = 8 if lanes > 128 or (each >= 8 and not shape.segmented) else 16
+    if lanes == 128 and shape.n > 16 and (shape.leaves, each) != (1, 1):
+        strip = 8
+    return Tuning(-(-shape.n // strip) * strip, lanes, warps, window=1, strip=strip)
 
 
 MANY = 2**18

@@ -255,6 +255,9 @@ def _of_few_lanes(shape: Shape, *, light: bool) -> Tuning:
     bfloat16, 224 and 413; complex sums of 9, 504 and 779 (H200, 2026-11-23 and 24).
     """
     lanes, warps = 8, 4
+    if shape.complex and not light and shape.segmented:
+        # logaddexp of (13738611, 6), complex64, 1679 µs, 3014 with 64 places (H100, 2026-11-26).
+        return Tuning(length=512, lanes=8, warps=4, window=16)
     if shape.leaves == 1 and light and shape.width < 4:
         if shape.segmented and shape.width == 2 and 8 < shape.inner <= 16:
             # Sums of 14 lanes, bfloat16, 121 µs, 166 with 1024 x 4.

@@ -83,6 +83,10 @@ def of_a_warp(shape: Shape) -> int:
     Rows of 4000, two leaves: affine 255 registers and none spilled; maximum and sum of exponentials
     912 bytes spilled, by two warps none (benchmarks/NOTES.md, "Spills").
     """
+    if shape.long_steps and shape.leaves > 1:
+        # Maximum and sum of exponentials, rows of 2649, float32, 1023 µs by four warps, 1800 by
+        # two; of 1002, float64, by segments, 526 by four and 1100 by one (H100, 2026-11-26).
+        return 4096 // shape.registers**2
     flags_of_wide = shape.segmented and shape.words > shape.leaves
     pressure = shape.registers * (2 if shape.equations > 4 or flags_of_wide else 1)
     return 4096 * 2 // max(2, pressure)

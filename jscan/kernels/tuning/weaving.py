@@ -20,6 +20,8 @@ def of_few_lanes(shape: Shape) -> Tuning | None:
         bfloat16 sums of (6265889, 11), reversed                       175   145    93
         uint16 minima of (5203034, 10), by flags of each lane          241   163    88
         bfloat16 logaddexp of (14999659, 5), exclusive, by segments    702   498   120
+        bfloat16 logaddexp of (5278044, 10), by segments               333   246    73
+        the greatest by size of (4, 1970873, 7), float16               242   191    95
         uint8 recurrences of (7139141, 7), by segments                 205    88    52
         bfloat16 recurrences of (8388608, 7), by segments              264   189   118
         int8 products of (6434419, 10), exclusive                      149    91    44
@@ -41,7 +43,9 @@ def of_few_lanes(shape: Shape) -> Tuning | None:
     if whole or each > 2:
         return None
     if shape.leaves == 1 and shape.long_steps:
-        return _at_once(shape, 8) if shape.inner < 8 else None
+        return _at_once(shape, 8) if shape.inner < (12 if shape.segmented else 8) else None
+    if (shape.leaves, each, shape.segmented) == (2, 2, False) and shape.selects and shape.inner < 8:
+        return _at_once(shape, 8)
     if (shape.leaves == 2 and shape.segmented and not shape.selects) or shape.width == 1:
         return _twice(shape)
     if (shape.leaves, each) == (1, 2) and (shape.segmented or shape.inner % 2):

@@ -1,0 +1,198 @@
+"""Beside lanes: a whole axis that threads walk by strips, and strips that are read twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jscan
+from jscan.kernels import tuning
+from jscan.kernels.tuning import Tuning, by_strips
+from tests import reference
+from tests.cases import head_flags
+from tests.engines import Engine
+from tests.functions import affine
+from tests.kernels.test_held import run
+from tests.kernels.test_start import AFFINE, Call, integers
+
+by_kernel = pytest.mark.parametrize(
+    "strategy",
+    [
+        Engine("interpreted", "auto", (), interpreted=True),
+        pytest.param(Engine("gpu", "auto", (), gpu=True), marks=pytest.mark.gpu),
+    ],
+    ids=lambda e: e.name,
+)
+WALKED = Tuning(256, 64, warps=1, window=1, strip=16)
+TWICE = Tuning(64, 64, warps=1, window=2, strip=16)
+every_cut = pytest.mark.parametrize(
+    "cut",
+    [WALKED, Tuning(208, 32, 1, 1, strip=8), TWICE, Tuning(32, 128, 4, 4, strip=8)],
+    ids=["walked", "walked-32", "twice", "twice-128"],
+)
+# The axis ends inside of a strip, with one, and long before a tile does.
+every_shape = pytest.mark.parametrize("shape", [(131, 67), (192, 64), (200, 3, 40)])
+every_way = pytest.mark.parametrize(
+    ("reverse", "exclusive"), [(False, False), (True, False), (False, True), (True, True)]
+)
+
+
+@pytest.mark.parametrize("segmented", [None, "own", "shared"])
+@pytest.mark.parametrize("dtype", ["int8", "float16", "int32"])
+@every_way
+@every_cut
+@every_shape
+@by_kernel
+def test_sums(strategy, shape, cut, reverse, exclusive, dtype, segmented):
+    x = np.random.default_rng(shape[0]).integers(0, 3, shape).astype(dtype)
+    form: dict[str, Any] = {"axis": 0, "reverse": reverse, "exclusive": exclusive}
+    flags = None
+    if segmented:
+        flags = head_flags(shape if segmented == "own" else shape[:1], share=0.05)
+
+    def call(x: Any) -> Any:
+        return jscan.cumsum(x, segments=flags, **form)
+
+    expected = reference.scan(np.add, x, identity=np.zeros((), dtype), flags=flags, **form)
+    reference.assert_equal(run(strategy, cut, call, x), expected.astype(dtype))
+
+
+@pytest.mark.parametrize("bits", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@every_cut
+@by_kernel
+def test_what_does_not_commute(strategy, cut, reverse, bits):
+    shape = (3, 150, 37)
+    a, b = integers(shape, 1) % 2, integers(shape, 2)
+    flags = head_flags((150,), share=0.05)
+    heads = jscan.Segments.from_flags(flags)
+    if bits:
+        heads = jscan.Segments.from_packed(heads.packed(), 150)
+
+    def call(a: Any, b: Any) -> Any:
+        return jscan.linear_recurrence(a, b, axis=1, segments=heads, reverse=reverse)
+
+    form: dict[str, Any] = {"axis": 1, "reverse": reverse, "flags": flags}
+    expected = reference.scan(affine, (a, b), **form)[1]
+    reference.assert_equal(run(strategy, cut, call, a, b), expected.astype(b.dtype))
+
+
+@every_way
+@every_cut
+@by_kernel
+def test_starts(strategy, cut, reverse, exclusive):
+    shape, one = (131, 40), (1, 40)
+    how: dict[str, Any] = {"axis": 0, "reverse": reverse, "exclusive": exclusive}
+    start, is_open = integers(one, 1) * 1000, integers(one, 2) > -5
+    Call(jnp.add, [integers(shape)], [start], (0,), None, is_open, **how).check(strategy, cut)
+    a, b = integers(shape, 1) % 2, integers(shape, 2)
+    how["used"] = (False, True)
+    Call(affine, [a, b], [start, start + 1], AFFINE, **how).check(strategy, cut)
+
+
+@pytest.mark.parametrize("segmented", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@every_cut
+@by_kernel
+def test_logaddexp(strategy, cut, reverse, segmented):
+    shape = (131, 70)
+    x = np.random.default_rng(3).normal(size=shape).astype(np.float32) * 30
+    flags = head_flags(shape[:1], share=0.05) if segmented else None
+
+    def call(x: Any) -> Any:
+        return jscan.cumlogsumexp(x, axis=0, segments=flags, reverse=reverse)
+
+    wide = x.astype(np.float64)
+    expected = reference.scan(np.logaddexp, wide, axis=0, flags=flags, reverse=reverse)
+    found = run(strategy, cut, call, x).astype(np.float64)
+    reference.assert_within(found, expected, 64 * 2.0**-23 * np.maximum(1, np.abs(expected)))
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@every_cut
+@by_kernel
+def test_leaves_of_several_dtypes(strategy, cut, exclusive):
+    """Booleans, bytes, complex numbers and words; an identity that is kept apart."""
+    shape = (131, 70)
+    leaves = [integers(shape, seed) for seed in range(3)]
+    leaves = [leaves[0] > 5, leaves[1].astype(np.int8), (leaves[2] * (1 - 1j)).astype("complex64")]
+
+    def combine(a: Any, b: Any) -> Any:
+        least = jnp.minimum if isinstance(a[1], jax.Array) else np.minimum
+        return a[0] | b[0], least(a[1], b[1]), a[2] + b[2]
+
+    identity = (False, np.int8(100), np.complex64(0))
+
+    def call(*leaves: Any) -> Any:
+        form: dict[str, Any] = {"identity": identity} if exclusive else {}
+        return jscan.associative_scan(combine, leaves, axis=0, exclusive=exclusive, **form)
+
+    found = run(strategy, cut, call, *leaves)
+    expected = reference.scan(
+        combine, tuple(leaves), axis=0, exclusive=exclusive, identity=identity
+    )
+    for actual, wanted, leaf in zip(found, expected, leaves, strict=True):
+        reference.assert_equal(actual, wanted.astype(leaf.dtype))
+
+
+def shape_of(inner: int, n: int = 300, **what: Any) -> tuning.Shape:
+    """The shape of a float32 sum beside so many lanes, or of what is said."""
+    how: dict[str, Any] = {"width": 4, "leaves": 1, "segmented": False, "equations": 1}
+    return tuning.Shape(1, n, inner, **{**how, **what})
+
+
+def test_axes_are_walked_where_there_are_lanes_enough():
+    assert tuning.down_lanes(shape_of(2**16 - 1)) is None
+    assert tuning.down_lanes(shape_of(2**16)) == Tuning(304, 64, 1, 1, strip=16)
+    assert tuning.down_lanes(shape_of(2**20)) == Tuning(304, 128, 1, 1, strip=8)
+    for other in ({"n": 8}, {"n": 5000}, {"n": 600, "long_steps": True}):
+        assert tuning.down_lanes(shape_of(2**20, **other)) is None
+    for width, leaves in ((1, 1), (2, 1), (2, 2), (4, 1), (5, 2), (8, 1), (8, 2), (12, 3), (16, 2)):
+        for inner in (40, 143, 2**17 + 1, 2**18):
+            for segmented in (False, True):
+                found = tuning.down_lanes(
+                    shape_of(inner, width=width, leaves=leaves, segmented=segmented)
+                )
+                assert (found is not None) == (inner > 143)
+                if found is not None:
+                    assert found.length >= 300
+                    assert found.length % found.strip == 0
+                    # What a thread reads at once fits its registers.
+                    each = found.strip * found.lanes // (32 * found.warps)
+                    assert each * max(leaves, width // 4) <= 128
+
+
+def test_segmented_lanes_are_held_or_read_twice():
+    def cut(**what: Any) -> Tuning:
+        shape = shape_of(1024, n=80000, segmented=True, **what)
+        return tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
+
+    assert cut(width=2).held
+    assert cut(width=2, leaves=2).held
+    assert cut(width=1).strip
+    assert cut(width=2, selects=True).strip
+    assert cut(width=4, equations=6) == tuning.lookback(
+        shape_of(1024, n=80000, segmented=True, equations=6)
+    )
+
+
+@pytest.mark.parametrize("shape", [(300, 70000), (70, 131075), (2, 40, 40000), (500, 300, 143)])
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
+@pytest.mark.parametrize("segmented", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.gpu
+def test_cuts_that_are_chosen(reverse, segmented, dtype, shape):
+    axis = len(shape) - 2
+    x = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
+    flags = head_flags(shape[axis : axis + 1], share=0.05) if segmented else None
+    chosen = by_strips.down_lanes(tuning.Shape(1, 300, 70000, 4, 1, False, equations=1))
+    assert chosen is not None
+    with jax.enable_x64(True):
+        form: dict[str, Any] = {"axis": axis, "reverse": reverse}
+        call = jax.jit(lambda x: jscan.cummax(x, segments=flags, **form))
+        found = np.asarray(call(jnp.asarray(x)))
+    reference.assert_equal(found, reference.scan(np.maximum, x, flags=flags, **form))
