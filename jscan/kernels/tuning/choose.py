@@ -185,7 +185,15 @@ def _full(shape: Shape) -> Rule:
     if by_words and shape.segmented and shape.equations > LIGHT:
         # logaddexp of (1280, 50257), 247 µs with 512 places, 340 with 1024 (H200, 2026-11-23).
         length = min(length, 512)
+    if by_words and is_heavy_double(shape):
+        # Of rows of 50265, 6388 bytes spilled with 2048 places, 444 with 1024 (sm_90).
+        length = min(length, 1024)
     return dataclasses.replace(rule, length=length)
+
+
+def is_heavy_double(shape: Shape) -> bool:
+    """Whether there is one leaf of eight bytes, under functions of many instructions."""
+    return shape.long_steps and (shape.width, shape.leaves) == (8, 1)
 
 
 def full_rule(shape: Shape) -> Rule:
@@ -204,7 +212,7 @@ def suits_words(shape: Shape) -> bool:
     segmented 0.78 and 0.21, affine 0.80 and 0.65, int8 0.66 and 0.29; logaddexp 0.74 and 0.81, but
     of one odd row 0.84 and 0.66.
     """
-    light = shape.outer > 1 or shape.equations == 1
+    light = (shape.outer > 1 and not is_heavy_double(shape)) or shape.equations == 1
     plain = shape.leaves == 1 and shape.width >= 4 and not shape.segmented and light
     return shape.inner == 1 and not plain
 

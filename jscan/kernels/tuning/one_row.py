@@ -17,6 +17,10 @@ def suits_one_row(shape: Shape) -> bool:
     of 65 0.79 and 0.93, of 16381 0.71 and 0.83; bfloat16, of 671 0.85 and 0.61, of 3 0.57 and 0.64,
     of 65 0.30 and 0.61, of 16381 0.36 and 0.62.
     """
+    if choose.is_heavy_double(shape) and not shape.segmented and shape.n > 4096:
+        # logaddexp of (1602, 50265), float64, 5100 µs one behind the other: tiles in which a row
+        # begins are walked, and spill 5500 bytes (H100, 2026-11-26).
+        return False
     tile = choose.block(shape)
     if tile is None or shape.segmented or shape.n > 4096:
         return True
