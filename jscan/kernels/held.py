@@ -137,7 +137,7 @@ def worked(scan: Scan, tile: Tile, inputs: Sequence[Ref], tuned: Tuning) -> Form
     """Loads the tile in the form that the cut asks for, or else in what suits the scan."""
     if may_chunk(scan, tuned.chunk):
         return ChunkedTile(scan, tile, inputs, tuned.chunk)
-    if scan.geometry.inner > 1 and tuned.strip:
+    if scan.geometry.inner > 1 and tuned.strip and tuned.length % tuned.strip == 0:
         return StripsTile(scan, tile, inputs, tuned.strip)
     if may_hold(scan, tile, tuned.held):
         return HeldTile(scan, tile, inputs, tuned.held)

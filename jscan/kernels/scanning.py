@@ -303,7 +303,8 @@ def _bring_a_layout(flags: jax.Array, leaves: Sequence[jax.Array], beside: Seque
     with it (H100, 2026-11-26).
     """
     lanes, full = math.prod(beside), max(leaf.size for leaf in leaves)
-    shared = lanes >= tuning.THREADS and flags.size < full
+    own = flags.size // max(1, math.prod(flags.shape[: flags.ndim - len(beside)]))
+    shared = lanes >= tuning.THREADS and own == 1 and flags.size < full
     return shared and flags.dtype.itemsize > min(leaf.dtype.itemsize for leaf in leaves)
 
 

@@ -89,14 +89,16 @@ def down_lanes(shape: Shape) -> Tuning | None:
     if shape.tile is not None:
         given = shape.tile
         walks = given.strip and given.window == 1 and given.length >= shape.n and shape.inner > 1
-        return given if walks and not given.woven and not shape.large else None
+        walks = walks and given.length % given.strip == 0 and given.rows == 1
+        return given if walks and not (given.woven or given.chunk) else None
     return _strips_of_lanes(shape) if _suits_walks(shape) else None
 
 
 def _suits_walks(shape: Shape) -> bool:
     """Whether there are lanes enough, and few enough positions for a thread."""
     complex_logaddexp = shape.complex and shape.equations > 64
-    if shape.large or complex_logaddexp or shape.inner < 32:
+    measured_so_far = shape.width <= 16 and shape.leaves <= 4
+    if complex_logaddexp or not measured_so_far or shape.inner < 32:
         return False
     if not 8 < shape.n <= (512 if shape.long_steps else 4096):
         return False

@@ -263,7 +263,7 @@ def _of_few_lanes(shape: Shape, *, light: bool) -> Tuning:
     bfloat16, 224 and 413; complex sums of 9, 504 and 779 (H200, 2026-11-23 and 24).
     """
     lanes, warps = 8, 4
-    if shape.complex and not light and shape.segmented:
+    if shape.complex and not light and shape.segmented and shape.width == 8:
         # logaddexp of (13738611, 6), complex64, 1679 µs, 3014 with 64 places (H100, 2026-11-26).
         return Tuning(length=512, lanes=8, warps=4, window=16)
     if shape.leaves == 1 and light and shape.width < 4:

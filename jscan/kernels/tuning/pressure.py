@@ -86,7 +86,7 @@ def of_a_warp(shape: Shape) -> int:
     if shape.long_steps and shape.leaves > 1:
         # Maximum and sum of exponentials, rows of 2649, float32, 1023 µs by four warps, 1800 by
         # two; of 1002, float64, by segments, 526 by four and 1100 by one (H100, 2026-11-26).
-        return 4096 // shape.registers**2
+        return max(256, 4096 // shape.registers**2)
     flags_of_wide = shape.segmented and shape.words > shape.leaves
     pressure = shape.registers * (2 if shape.equations > 4 or flags_of_wide else 1)
     return 4096 * 2 // max(2, pressure)
