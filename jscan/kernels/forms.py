@@ -173,7 +173,10 @@ def behind(
 
 
 def has_own_lanes(tile: Tile) -> bool:
-    """Whether a thread has lanes of its own, and knows which of its elements a tile begins with."""
+    """Whether a thread has lanes of its own, and knows which of its elements a tile begins with.
+
+    Where a tile has fewer lanes than threads, as no chosen one has, some ask in vain.
+    """
     return tile.geometry.lanes >= THREADS and not tile.geometry.woven
 
 
@@ -187,7 +190,7 @@ def onward(
     """Leaves to be scanned, of which the first has what came before it; unless it is the ``first``.
 
     Beside lanes a thread knows which of its elements that is, so that each is combined once, and
-    no flags need to be scanned: behind a scanned tile, twice.
+    no flags need to be scanned: behind a scanned tile, twice. Such a tile is of one row.
     """
     prefix = [weaving.along(tile, p) for p in prefix]
     if scan.segmented:

@@ -10,7 +10,8 @@ An axis is cut into as many parts as keep a GPU busy, whatever its length, and a
 part strip by strip, so that little is held in registers and nothing waits. The price is that every
 element is read twice: two thirds of copy speed at best (Merrill and Grimshaw 2009 take this for the
 cascade of a fixed number of blocks). Totals are taken from the part's end, because what comes
-before its last restart does not matter: where there are many segments, little is read twice.
+before its last restart does not matter: where there are many segments, little is read twice. Beside
+so many lanes that an axis may be one part, the second kernel is all there is.
 """
 
 from __future__ import annotations

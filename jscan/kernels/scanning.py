@@ -137,7 +137,7 @@ def scan(
         flags, kind = Marks(kind, flags, axis, n, interpret).as_bytes(), "flags"
     if before is not None:
         leaves, flags, before = _together(leaves, flags, before)
-    if flags is not None and kind == "flags" and _bring_a_layout(flags, leaves, full[axis + 1 :]):
+    if flags is not None and kind == "flags" and _are_wide(flags, leaves, full[axis + 1 :]):
         flags = one_byte(flags, interpret=interpret)
     marks = None if flags is None else Marks(kind, flags, axis, n, interpret)
     full = full_of(leaves, flags, kind, axis)
@@ -295,7 +295,7 @@ def _row(
     return shape.n if suits and tuning.suits_one_row(shape) else 0
 
 
-def _bring_a_layout(flags: jax.Array, leaves: Sequence[jax.Array], beside: Sequence[int]) -> bool:
+def _are_wide(flags: jax.Array, leaves: Sequence[jax.Array], beside: Sequence[int]) -> bool:
     """Whether flags that lanes share are wider than a leaf, which would be read as they are.
 
     Singly: float16 products of (100277, 256) by flags of int32 took 512 accesses for 128 (sm_90).

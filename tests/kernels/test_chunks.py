@@ -15,7 +15,7 @@ from jscan.kernels import tuning
 from tests import reference
 from tests.cases import head_flags
 from tests.functions import affine
-from tests.kernels.test_held import by_kernel, run
+from tests.kernels.test_held import by_kernel, check_sums, run
 from tests.kernels.test_start import AFFINE, Call, integers
 
 TILES = (
@@ -42,20 +42,9 @@ every_way = pytest.mark.parametrize(
 @every_way
 @by_kernel
 def test_sums(strategy, reverse, exclusive, segmented, dtype, tile, shape):
-    x = np.random.default_rng(shape[0]).integers(0, 3, shape).astype(dtype)
-    form: dict[str, Any] = {"axis": 0, "reverse": reverse, "exclusive": exclusive}
-    flags = None
-    if segmented:
-        flags = head_flags(shape if segmented == "own" else shape[:1], share=0.05)
-
-    def call(x: Any) -> Any:
-        method = "repeatable" if exclusive else "lookback"
-        return jscan.cumsum(x, segments=flags, method=method, **form)
-
-    with jax.enable_x64(True):
-        found = run(strategy, tile, call, x)
-    expected = reference.scan(np.add, x, identity=np.zeros((), dtype), flags=flags, **form)
-    reference.assert_equal(found, expected.astype(dtype))
+    form: dict[str, Any] = {"reverse": reverse, "exclusive": exclusive}
+    form["method"] = "repeatable" if exclusive else "lookback"
+    check_sums(strategy, tile, shape, dtype, segmented, **form)
 
 
 @every_tile

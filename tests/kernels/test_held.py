@@ -43,6 +43,32 @@ def run(strategy: Engine, tile: tuning.Tuning | None, call: Any, *operands: Any)
         return jax.tree.map(np.asarray, jax.jit(lambda *x: call(*x))(*operands))
 
 
+def check_sums(
+    strategy: Engine,
+    tile: tuning.Tuning,
+    shape: tuple[int, ...],
+    dtype: str,
+    segmented: str | None,
+    method: str = "auto",
+    **form: Any,
+) -> None:
+    """Sums along the first axis, by flags of each lane's own, by shared ones, or by none."""
+    x = np.random.default_rng(shape[0]).integers(0, 3, shape).astype(dtype)
+    flags, form = None, {"axis": 0, **form}
+    if segmented:
+        flags = head_flags(shape if segmented == "own" else shape[:1], share=0.05)
+    if segmented == "wide":  # shared ones, of which a byte is zero
+        flags = flags.astype(np.int32) * 256
+
+    def call(x: Any) -> Any:
+        return jscan.cumsum(x, segments=flags, method=method, **form)
+
+    with jax.enable_x64(dtype == "int64"):
+        found = run(strategy, tile, call, x)
+    expected = reference.scan(np.add, x, identity=np.zeros((), dtype), flags=flags, **form)
+    reference.assert_equal(found, expected.astype(dtype))
+
+
 @pytest.mark.sweep
 @every_shape
 @every_tile
@@ -51,17 +77,8 @@ def run(strategy: Engine, tile: tuning.Tuning | None, call: Any, *operands: Any)
 @pytest.mark.parametrize(("reverse", "exclusive"), [(False, False), (True, False), (True, True)])
 @by_kernel
 def test_sums(strategy, reverse, exclusive, segmented, dtype, tile, shape):
-    x = np.random.default_rng(shape[0]).integers(0, 3, shape).astype(dtype)
-    form: dict[str, Any] = {"axis": 0, "reverse": reverse, "exclusive": exclusive}
-    flags = None
-    if segmented:
-        flags = head_flags(shape if segmented == "own" else shape[:1], share=0.05)
-
-    def call(x: Any) -> Any:
-        return jscan.cumsum(x, segments=flags, method="lookback", **form)
-
-    expected = reference.scan(np.add, x, identity=np.zeros((), dtype), flags=flags, **form)
-    reference.assert_equal(run(strategy, tile, call, x), expected.astype(dtype))
+    form: dict[str, Any] = {"reverse": reverse, "exclusive": exclusive, "method": "lookback"}
+    check_sums(strategy, tile, shape, dtype, segmented, **form)
 
 
 @pytest.mark.parametrize("shape", [(1, 4096), (1, 3001), (3, 1500), (9, 777), (2, 2051)])

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan.kernels import tuning
+from jscan import primitives
+from jscan.kernels import reduce_then_scan, tuning
 from jscan.kernels.tuning import Tuning, by_strips
 from tests import reference
 from tests.cases import head_flags
 from tests.engines import Engine
 from tests.functions import affine
-from tests.kernels.test_held import run
+from tests.kernels.test_held import check_sums, run
+from tests.kernels.test_lowering import cuda_program
 from tests.kernels.test_start import AFFINE, Call, integers
 
 by_kernel = pytest.mark.parametrize(
@@ -41,24 +43,14 @@ every_way = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("segmented", [None, "own", "shared"])
+@pytest.mark.parametrize("segmented", [None, "own", "shared", "wide"])
 @pytest.mark.parametrize("dtype", ["int8", "float16", "int32"])
 @every_way
 @every_cut
 @every_shape
 @by_kernel
 def test_sums(strategy, shape, cut, reverse, exclusive, dtype, segmented):
-    x = np.random.default_rng(shape[0]).integers(0, 3, shape).astype(dtype)
-    form: dict[str, Any] = {"axis": 0, "reverse": reverse, "exclusive": exclusive}
-    flags = None
-    if segmented:
-        flags = head_flags(shape if segmented == "own" else shape[:1], share=0.05)
-
-    def call(x: Any) -> Any:
-        return jscan.cumsum(x, segments=flags, **form)
-
-    expected = reference.scan(np.add, x, identity=np.zeros((), dtype), flags=flags, **form)
-    reference.assert_equal(run(strategy, cut, call, x), expected.astype(dtype))
+    check_sums(strategy, cut, shape, dtype, segmented, reverse=reverse, exclusive=exclusive)
 
 
 @pytest.mark.parametrize("bits", [False, True])
@@ -137,6 +129,56 @@ def test_leaves_of_several_dtypes(strategy, cut, exclusive):
     )
     for actual, wanted, leaf in zip(found, expected, leaves, strict=True):
         reference.assert_equal(actual, wanted.astype(leaf.dtype))
+
+
+@pytest.mark.parametrize(
+    ("cut", "kernel", "strips"), [(WALKED, "jscan_parts", 1), (TWICE, "jscan_lookback", 2)]
+)
+def test_strips_are_taken(cut, kernel, strips, monkeypatch):
+    """An axis that is walked has one part; a tile that is read twice has a part in each variant."""
+    made = []
+    begins = reduce_then_scan.Part.__init__
+
+    def noted(self: Any, *given: Any) -> None:
+        made.append(self)
+        begins(self, *given)
+
+    monkeypatch.setattr(reduce_then_scan.Part, "__init__", noted)
+    with primitives.tiled(cut):
+        text = cuda_program(lambda x: jscan.cumsum(x, axis=0), jnp.ones((131, 67), jnp.int32))
+    assert kernel in text
+    assert len(made) == strips
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        Tuning(16, 32, 1, 2, strip=32),
+        Tuning(64, 32, 1, 1, strip=48),
+        Tuning(32, 32, 1, 2, strip=24),
+        Tuning(64, 64, 1, 1, strip=16, chunk=8),
+        Tuning(64, 32, 1, 1, rows=2, strip=16),
+    ],
+)
+def test_strips_that_no_tile_has(cut):
+    """A given cut that is not of whole strips is worked through otherwise."""
+    x = integers((4, 50, 40))
+    with primitives.interpreted(), primitives.tiled(cut):
+        found = np.asarray(jax.jit(lambda x: jscan.cumsum(x, axis=1))(x))
+    reference.assert_equal(found, np.cumsum(x, axis=1, dtype=x.dtype))
+
+
+def test_many_leaves_under_exponentials():
+    def combine(a: Any, b: Any) -> Any:
+        top = jnp.maximum(a[0], b[0])
+        left, right = jnp.exp(a[0] - top), jnp.exp(b[0] - top)
+        pairs = zip(a[1:], b[1:], strict=True)
+        return (top, *(x * left + y * right for x, y in pairs))
+
+    leaves = [jax.ShapeDtypeStruct((8, 32768), np.dtype(np.float32))] * 65
+    with primitives.interpreted():
+        call = jax.jit(lambda *x: jscan.associative_scan(combine, x, axis=0))
+        assert len(call.lower(*leaves).out_info) == 65
 
 
 def shape_of(inner: int, n: int = 300, **what: Any) -> tuning.Shape:

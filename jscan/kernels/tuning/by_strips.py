@@ -129,8 +129,11 @@ def _strips_of_lanes(shape: Shape) -> Tuning:
             # A thread takes 8 bytes; or there are two warps, so that fewer sectors at the ends of
             # rows are another program's too.
             lanes, warps = 256, 1 if aligned else 2
+    there = max(THREADS, next_power_of_2(shape.inner))
+    if lanes > there:
+        lanes, warps = there, 1
     programs = 1400 if shape.width >= 16 else 700
-    while lanes > 32 and shape.outer * -(-shape.inner // lanes) < programs:
+    while lanes > THREADS and shape.outer * -(-shape.inner // lanes) < programs:
         lanes, warps = lanes // 2, 1
     strip = 8 if lanes > 128 or (each >= 8 and not shape.segmented) else 16
     if lanes == 128 and shape.n > 16 and (shape.leaves, each) != (1, 1):

@@ -12,7 +12,7 @@ from jscan.kernels.tuning.cut import THREADS, Shape, Tuning, next_power_of_2
 STRIP = 16
 """Positions of a strip of lanes."""
 LIGHT = 4
-"""Operators of more equations are not held: an element is combined three times, not twice."""
+"""Operators of more equations are not held: an element is combined once more than otherwise."""
 
 
 def as_read(
@@ -111,13 +111,13 @@ def _of_segmented_lanes(shape: Shape, chosen: Tuning) -> Tuning:
 
     Of copy speed, as chosen and held (H100, 2026-11-26): uint16 minima of (151936, 500), reversed,
     0.44 and 0.67; bfloat16 least sums of (1793, 51200), exclusive, 0.46 and 0.81; int32 products of
-    (2048, 28996) 0.76 and 0.85; int8 recurrences of (32768, 1963) 0.24 and 0.43. But float16 maxima
-    of (10601, 5119) 0.67 and 0.65, products of (100277, 256) 0.57 and 0.42; float32 recurrences of
-    (151936, 364) 0.57 and 0.50.
+    (2048, 28996) 0.76 and 0.85; int8 recurrences of (32768, 1963) 0.24 and 0.43; float16 products
+    of (100277, 256) 0.57 and 0.57, beside flags of bytes. But float16 maxima of (10601, 5119) 0.67
+    and 0.65; float32 recurrences of (151936, 364) 0.57 and 0.50.
     """
     each = shape.width // shape.leaves
     by_words = shape.inner * each % 8 == 0 and shape.equations <= 2
-    single = shape.leaves == 1 and 2 <= each <= 4 and by_words
+    single = shape.leaves == 1 and each in (2, 4) and by_words
     pair = (shape.leaves, each) == (2, 1)
     if shape.inner < 64 or not (single or pair):
         return chosen
@@ -129,11 +129,11 @@ def _twice(shape: Shape) -> Tuning | None:
 
     As cut before and so, of copy speed (H100, 2026-11-26): int8 sums of (81840, 1024) 0.39 and
     0.83; float16 sqrt(a² + b²) of (128256, 256) 0.38 and 0.47, logaddexp of (49152, 1024) 0.52 and
-    0.70; the last of (1183, 51200), exclusive, 0.61 and 0.78; complex pairs of (32003, 2048) 0.63
-    and 0.74. But float32 logaddexp of (151936, 256) 0.71 and 0.62.
+    0.70; the last of (1183, 51200), exclusive, 0.61 and 0.78. But float32 logaddexp of (151936,
+    256) 0.71 and 0.62.
     """
     each = shape.width // shape.leaves
-    if not shape.segmented or shape.words > 4:
+    if not shape.segmented or shape.leaves > 2:
         return None
     if each == 2 and shape.long_steps and THREADS < shape.inner < 64:
         # logaddexp of (2138033, 37), bfloat16, 1235 µs with 32 places: 66814 tiles that wait.

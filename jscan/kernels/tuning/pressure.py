@@ -80,8 +80,7 @@ def with_flags_in_front(shape: Shape, chosen: Tuning) -> Tuning:
 def of_a_warp(shape: Shape) -> int:
     """The elements of a tile of whole rows that a warp can hold while it combines them.
 
-    Rows of 4000, two leaves: affine 255 registers and none spilled; maximum and sum of exponentials
-    912 bytes spilled, by two warps none (benchmarks/NOTES.md, "Spills").
+    Rows of 4000, two leaves: affine 255 registers and none spilled (benchmarks/NOTES.md, "Spills").
     """
     if shape.long_steps and shape.leaves > 1:
         # Maximum and sum of exponentials, rows of 2649, float32, 1023 µs by four warps, 1800 by
