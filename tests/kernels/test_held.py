@@ -57,8 +57,8 @@ def check_sums(
     flags, form = None, {"axis": 0, **form}
     if segmented:
         flags = head_flags(shape if segmented == "own" else shape[:1], share=0.05)
-    if segmented == "wide":  # shared ones, of which a byte is zero
-        flags = flags.astype(np.int32) * 256
+        if segmented == "wide":  # shared ones, of which a byte is zero
+            flags = flags.astype(np.int32) * 256
 
     def call(x: Any) -> Any:
         return jscan.cumsum(x, segments=flags, method=method, **form)
