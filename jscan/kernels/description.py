@@ -2,8 +2,7 @@
 
 Leaves inside a kernel are ``[head flag, *values]`` if the scan is segmented, else ``values``; the
 leaf operator is the flag-value operator in the first case. Flags mark where the *scan* restarts: a
-reversed scan restarts at a segment's last element, which is the one whose right neighbour is a
-head.
+reversed scan restarts at a segment's last element, whose right neighbour is a head.
 """
 
 from __future__ import annotations
@@ -177,7 +176,11 @@ class Scan:
         shift = tile.geometry.shift
         pairs = zip(inputs, self.views, strict=False)
         parts = [part for ref, view in pairs for part in self._parts(tile, ref, view, shift)]
-        return [*parts, *self._flags(tile, inputs, shift)]
+        return [*parts, *self.flags(tile, inputs)]
+
+    def flags(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
+        """The tile's flags as they lie in memory, or none."""
+        return self._flags(tile, inputs, tile.geometry.shift)
 
     def read_together(
         self, together: Tile, each: Sequence[Tile], inputs: Sequence[Ref]

@@ -88,6 +88,24 @@ class Marks:
         words = bits.repeated(self.as_bytes().reshape(-1).astype(jnp.bool_), rows)
         return dataclasses.replace(self, kind="bits", array=words, axis=0, n=rows * self.n)
 
+    def in_words(self, full: Sequence[int]) -> Marks:
+        """The same as words where rows of the shape ``full`` share flags, which are few then.
+
+        A row that begins inside of memory's words has flags at another place than its elements, of
+        which bytes would be read one by one.
+        """
+        if self.kind != "flags" or not self.are_shared(full):
+            return self
+        flags = launch.whole_bytes(self.array).reshape(-1)
+        if suits(self.n):
+            count, how = bits.count(self.n, WORD), {"interpret": self.interpret}
+            words = _called(flags, count, WORD, row=0, packed=True, **how)
+        else:
+            words = bits.packed(flags != 0, WORD)
+        shape = [*self.array.shape]
+        shape[self.axis] = words.size
+        return dataclasses.replace(self, kind="bits", array=words.reshape(shape))
+
     def width(self, *, flat: bool) -> int | None:
         """The bits of a word of flags; None where there are no words.
 

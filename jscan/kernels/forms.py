@@ -57,7 +57,7 @@ class OperatorAggregates:
 
 
 class Form(Aggregates, Protocol):
-    """A tile that has been loaded, in one of the three forms."""
+    """A tile that has been loaded, in one of the forms."""
 
     aggregate: list[jax.Array]
     restarts: jax.Array | None

@@ -22,6 +22,7 @@ import numpy as np
 from jscan.kernels import language
 from jscan.kernels.chunks import ChunkedTile, may_chunk
 from jscan.kernels.description import Scan
+from jscan.kernels.folding import FoldedTile, may_fold
 from jscan.kernels.forms import (
     Form,
     OperatorAggregates,
@@ -145,6 +146,8 @@ def worked(scan: Scan, tile: Tile, inputs: Sequence[Ref], tuned: Tuning) -> Form
     """Loads the tile in the form that the cut asks for, or else in what suits the scan."""
     if may_chunk(scan, tuned.chunk):
         return ChunkedTile(scan, tile, inputs, tuned.chunk)
+    if may_fold(scan, tuned.fold):
+        return FoldedTile(scan, tile, inputs, tuned.fold)
     if scan.geometry.inner > 1 and tuned.strip and tuned.length % tuned.strip == 0:
         return StripsTile(scan, tile, inputs, tuned.strip)
     if may_hold(scan, tile, tuned.held):

@@ -41,7 +41,7 @@ def run(
         return walking.run(scan, cut, interpret, beside)
     strip = min(cut.tuned.strip, scan.geometry.length)
     if scan.geometry.tiles == 1:  # nothing comes before the only part
-        walk = functools.partial(_scan, scan, strip)
+        walk = functools.partial(_scan, scan, strip, ahead=cut.tuned.ahead)
         return cut.call(scan, beside, walk, None, "jscan_parts", interpret)
     found = part_totals(scan, cut, interpret, beside)
     before = totals.scanned(scan, found, interpret, scan_then_propagate.run, totals.LONGEST)
@@ -153,26 +153,43 @@ def _last_strip_total(scan: Scan, part: Part) -> list[jax.Array]:
     return [take(x, end, strip.geometry.axis) for x in scanned]
 
 
-def _scan(scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref]) -> None:
+def _scan(
+    scan: Scan, strip: int, program: jax.Array, refs: Sequence[Ref], *, ahead: bool = False
+) -> None:
     """A part, scanned behind the total of all before it."""
     part = Part(scan, strip, Tile(scan.geometry, program), refs)
     kinds = totals.dtypes(scan)
     count = len(kinds) if scan.geometry.tiles > 1 else 0
     before = totals.read(part.tile, scan.geometry, part.others[:count], kinds[:count])
     before = before or [jnp.zeros((), kind) for kind in kinds]
-    scan_part(scan, part, before, part.others[count:])
+    scan_part(scan, part, before, part.others[count:], ahead=ahead)
 
 
-def scan_part(scan: Scan, part: Part, begin: Sequence[jax.Array], outputs: Sequence[Ref]) -> None:
+def scan_part(
+    scan: Scan,
+    part: Part,
+    begin: Sequence[jax.Array],
+    outputs: Sequence[Ref],
+    *,
+    ahead: bool = False,
+) -> None:
     """Scans a part, which comes behind ``begin``, strip by strip, and writes it.
 
-    What comes before the first part is undefined.
+    What comes before the first part is undefined. A strip may be read ``ahead``, while the one
+    before it is worked through.
     """
+    count, last = len(begin), part.count - np.int32(1)
 
     def step(state: Progress) -> Progress:
         *carry, number = state
         here = part.strip(number)
-        leaves = scan.load(here, part.inputs)
+        carry, read = carry[:count], carry[count:]
+        behind: list[jax.Array] = []
+        if ahead:
+            behind = scan.read(part.strip(jnp.minimum(number + np.int32(1), last)), part.inputs)
+        else:
+            read = scan.read(here, part.inputs)
+        leaves = scan.leaves(here, part.inputs, read)
         first = (number == 0) & (part.tile.index == 0)  # nothing comes before, and nothing was read
         if forms.has_own_lanes(here):
             before = carry[scan.segmented :]
@@ -182,7 +199,8 @@ def scan_part(scan: Scan, part: Part, begin: Sequence[jax.Array], outputs: Seque
             combined = scan.combine([weaving.along(here, c) for c in carry], scanned)
             leaves = [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
         scan.store(here, outputs, part.inputs, leaves)
-        return (*here.last(leaves), number + np.int32(1))
+        return (*here.last(leaves), *behind, number + np.int32(1))
 
     carry = [jnp.broadcast_to(x, scan.geometry.per_lane) for x in begin]
-    lax.while_loop(lambda s: s[-1] < part.count, step, (*carry, jnp.int32(0)))
+    read = scan.read(part.strip(jnp.int32(0)), part.inputs) if ahead else []
+    lax.while_loop(lambda s: s[-1] < part.count, step, (*carry, *read, jnp.int32(0)))

@@ -50,24 +50,9 @@ from jscan.kernels.launch import (
 from jscan.kernels.operator import Inexpressible, front, prepare
 from jscan.kernels.spreading import Bits
 from jscan.kernels.start import placed
+from jscan.kernels.strategies import LOOKING, settled, single_pass
 from jscan.logsums import is_complex_logaddexp, is_logaddexp
 from jscan.starts import Start
-
-LOOKING = ("auto", "lookback", "repeatable")
-"""Methods by which a tile looks at a window of those before it."""
-
-BY_DEFAULT = "lookback"
-"""What "auto" takes of them where the last bits may depend on it. As "repeatable" here, the same
-shape, device kind and version give the same bits always; it is to be so once all shapes are within
-3 % of lookback. Of sums 2^28 elements are 1 % behind, 2^24 4 %, (2^20, 64) along axis 0 10 % (H200,
-2026-11-23; benchmarks/NOTES.md, "Groups that are fixed")."""
-
-
-def single_pass(method: str, shape: tuning.Shape) -> str:
-    """The strategy in one pass, where "auto" leaves it open. Integers are exact in any groups."""
-    if method != "auto":
-        return method
-    return "lookback" if shape.integers else BY_DEFAULT
 
 
 def why_not(
@@ -170,10 +155,10 @@ def scan(
     down = tuning.down_lanes(shape) if method == "auto" else None
     if down or (method == "auto" and tuning.suits_two_passes(shape, sum(real_used))):
         method = "reduce_then_scan"
+    walks = row > 0 and not segmented and _neutral_is_known(combine, real_used)
     if down:
         tuned = down
     elif row:
-        walks = not segmented and _neutral_is_known(combine, real_used)
         tuned = tuning.rows(shape, row, walks=walks, exclusive=exclusive)
     else:
         tuned = tuning.chosen(shape, method, tuning.SCAN)
@@ -188,9 +173,15 @@ def scan(
     # Tiles with places in front of a row are not held.
     leads = by_words and shape.uneven and shape.inner == 1 and (reverse or shape.outer > 1)
     held = not (row or leads)
+    takes_bits = not leads or tuning.suits_bits_of_words(shape)
+    if marks is not None and leads and takes_bits and tuned.rows == 1 and tuned.length < shape.n:
+        marks = marks.in_words(full)
     weaves = functools.partial(weaving.may_weave, shape=shape, reverse=reverse, may_lead=may_lead)
-    way = {"reverse": reverse, "exclusive": exclusive}
-    tuned = settled(shape, tuned, method, **way, may_hold=held, may_weave=weaves)
+    way: dict[str, Any] = {"reverse": reverse, "exclusive": exclusive, "may_weave": weaves}
+    of_bits = marks is None or (takes_bits and marks.width(flat=row > 0) is not None)
+    flags = 0 if marks is None or of_bits else marks.of_bytes.dtype.itemsize
+    lie = tuning.Rows(row, walks, flags, reverse)
+    tuned = settled(shape, tuned, method, **way, may_hold=held, rows=lie)
     # A cut that is given may be one that cannot be woven.
     woven = tuned.woven if method != "scan_then_propagate" and weaves(tuned) else 0
     if exclusive and combine.apart:
@@ -214,7 +205,7 @@ def scan(
         woven=woven,
     )
     cut, flag_bits = cut_into(operands), None
-    if marks is not None:
+    if marks is not None and takes_bits:
         flag_bits = _add_bits(cut, marks, full, axis, flat=row > 0)
     if marks is not None and flag_bits is None:
         read = marks.as_bytes()
@@ -227,31 +218,6 @@ def scan(
     outputs = run(described, cut, interpret, beside, single_pass(method, shape))
     kept = [dtype for dtype, u in zip(results, used, strict=True) if u]
     return joined([x.reshape(of_results) for x in outputs], kept)
-
-
-def settled(
-    shape: tuning.Shape,
-    tuned: tuning.Tuning,
-    method: str,
-    *,
-    reverse: bool,
-    exclusive: bool,
-    may_hold: bool = True,
-    may_weave: Callable[[tuning.Tuning], bool] | None = None,
-) -> tuning.Tuning:
-    """The tile that was chosen, as the method takes it."""
-    if method in LOOKING and tuned.length < shape.n:
-        tuned = tuning.moved(shape, tuned, reverse + exclusive)
-        if may_hold:
-            weaves = may_weave if single_pass(method, shape) == "lookback" else None
-            way = {"reverse": reverse, "exclusive": exclusive}
-            tuned = tuning.as_read(shape, tuned, **way, may_weave=weaves)
-        if single_pass(method, shape) == "repeatable":
-            tuned = tuning.in_groups(shape, tuned)
-    elif tuned.held:
-        # One tile is not held, and is scanned at once: by as many places as a power of two.
-        tuned = dataclasses.replace(tuned, length=tuning.next_power_of_2(tuned.length))
-    return tuned
 
 
 def _add_bits(

@@ -21,6 +21,7 @@ from jscan.kernels import elements, launch, scanning, tuning
 from jscan.kernels.complex import real_dtypes
 from jscan.kernels.operator import prepare
 from jscan.kernels.start import placed
+from jscan.kernels.strategies import settled, single_pass
 from jscan.starts import Start
 
 
@@ -131,10 +132,10 @@ def _cut(
     if method == "auto" and tuning.suits_two_passes(shape, values):
         method = "reduce_then_scan"
     tuned = tuning.chosen(shape, method, tuning.SCAN)
-    tuned = scanning.settled(shape, tuned, method, reverse=reverse, exclusive=False)
+    tuned = settled(shape, tuned, method, reverse=reverse, exclusive=False)
     operands = [x[..., 0] if x.shape[-1] == 1 else x for x in arrays]
     if flags is not None:
         operands.append(launch.whole_bytes(flags))
     widths = {dtype.itemsize for dtype in results}
     cut = launch.Cut(operands, full, axis, tuned, reverse=reverse, widths=widths, numbers=counts)
-    return cut, scanning.single_pass(method, shape)
+    return cut, single_pass(method, shape)

@@ -40,6 +40,7 @@ from jscan.kernels.operator import (
     prepare,
     prepared_function,
 )
+from jscan.kernels.strategies import single_pass
 from jscan.kernels.tile import Tile
 
 
@@ -300,8 +301,9 @@ def tangent(
     operands = [*known, *linear, *([] if flags is None else [flags])]
     shape = tangent_shape([*known, *linear], component, axis, flags is not None, tile)
     widths = {np.dtype(d).itemsize for d in dtypes}
-    tuned = tuning.chosen(shape, method, tuning.SCAN)
-    method = scanning.single_pass(method, shape)
+    # What is read of a tile is another list here than folds and holds know.
+    tuned = dataclasses.replace(tuning.chosen(shape, method, tuning.SCAN), fold=0)
+    method = single_pass(method, shape)
     if method == "repeatable":
         tuned = tuning.in_groups(shape, tuned)
     cut = launch.Cut(

@@ -120,8 +120,8 @@ def _by_neighbours(flags: jax.Array, ref: Ref) -> jax.Array:
 def fits(geometry: Geometry, strip: int, width: int) -> bool:
     """Whether tiles, and strips of so many positions, can be read so: all of them hold whole words.
 
-    Rows that begin inside of memory's words would begin at bits of their own.
+    Several rows that begin inside of memory's words would begin at bits of their own.
     """
-    alone = geometry.word == 1 or geometry.outer == 1
+    alone = geometry.word == 1 or geometry.rows == 1
     whole = geometry.length % width == 0 and strip % width == 0
     return geometry.inner == 1 and not geometry.far and alone and whole

@@ -329,9 +329,11 @@ def _tile(
         lanes, strip = tuning.next_power_of_2(inner), draw.choice((0, 32))
         return tuning.Tuning(strip * 2 or 32, lanes, warps=1, window=4, strip=strip, woven=2)
     if lanes > 1 and method == "auto" and draw.random() < 0.4:  # walked, as one tile
-        return tuning.Tuning(-(-shape[axis] // 8) * 8 or 8, 32, warps=1, window=1, strip=8)
+        long, ahead = -(-shape[axis] // 8) * 8 or 8, draw.random() < 0.5
+        return tuning.Tuning(long, 32, warps=1, window=1, strip=8, ahead=ahead)
     strip = draw.choice((length // 2, length))
-    return tuning.Tuning(length, lanes, warps=1, window=4, strip=strip)
+    fold = draw.choice((0, 0, 2, 4, 8)) if lanes == 1 else 0
+    return tuning.Tuning(length, lanes, warps=1, window=4, strip=strip, fold=fold)
 
 
 def fuzzed(

@@ -24,7 +24,7 @@ import pytest
 
 import jscan
 from jscan import compensation, operators, primitives
-from jscan.kernels import scanning, tuning
+from jscan.kernels import strategies, tuning
 from tests.kernels.test_faults import BUSY
 from tests.kernels.test_lowering import cuda_program
 
@@ -305,5 +305,5 @@ def test_one_line_makes_it_the_default_of_floats(monkeypatch, dtype, kernel):
     x = jax.ShapeDtypeStruct((2**20,), dtype)
     sums = functools.partial(jscan.cumsum, exclusive=True)
     assert "jscan_lookback" in cuda_program(sums, x)
-    monkeypatch.setattr(scanning, "BY_DEFAULT", METHOD)
+    monkeypatch.setattr(strategies, "BY_DEFAULT", METHOD)
     assert f"jscan_{kernel}" in cuda_program(lambda x: sums(x), x)

@@ -33,8 +33,14 @@ WALKED = Tuning(256, 64, warps=1, window=1, strip=16)
 TWICE = Tuning(64, 64, warps=1, window=2, strip=16)
 every_cut = pytest.mark.parametrize(
     "cut",
-    [WALKED, Tuning(208, 32, 1, 1, strip=8), TWICE, Tuning(32, 128, 4, 4, strip=8)],
-    ids=["walked", "walked-32", "twice", "twice-128"],
+    [
+        WALKED,
+        Tuning(208, 32, 1, 1, strip=8),
+        Tuning(256, 64, warps=1, window=1, strip=16, ahead=True),
+        TWICE,
+        Tuning(32, 128, 4, 4, strip=8),
+    ],
+    ids=["walked", "walked-32", "ahead", "twice", "twice-128"],
 )
 # The axis ends inside of a strip, with one, and long before a tile does.
 every_shape = pytest.mark.parametrize("shape", [(131, 67), (192, 64), (200, 3, 40)])

@@ -24,6 +24,9 @@ from jscan.kernels.tuning.cut import THREADS as THREADS
 from jscan.kernels.tuning.cut import Shape as Shape
 from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
+from jscan.kernels.tuning.folding import Rows as Rows
+from jscan.kernels.tuning.folding import folded as folded
+from jscan.kernels.tuning.folding import suits_no_block as suits_no_block
 from jscan.kernels.tuning.grouped import copies as copies
 from jscan.kernels.tuning.grouped import group_sizes as group_sizes
 from jscan.kernels.tuning.grouped import in_groups as in_groups
@@ -31,6 +34,7 @@ from jscan.kernels.tuning.holding import as_read as as_read
 from jscan.kernels.tuning.measured import device as device
 from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows
+from jscan.kernels.tuning.one_row import suits_bits_of_words as suits_bits_of_words
 from jscan.kernels.tuning.one_row import suits_one_row as suits_one_row
 from jscan.kernels.tuning.one_row import suits_repeated_flags as suits_repeated_flags
 from jscan.kernels.tuning.pressure import beside as beside

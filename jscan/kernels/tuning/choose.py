@@ -185,15 +185,36 @@ def _full(shape: Shape) -> Rule:
     if by_words and shape.segmented and shape.equations > LIGHT:
         # logaddexp of (1280, 50257), 247 µs with 512 places, 340 with 1024 (H200, 2026-11-23).
         length = min(length, 512)
-    if by_words and is_heavy_double(shape):
-        # Of rows of 50265, 6388 bytes spilled with 2048 places, 444 with 1024 (sm_90).
-        length = min(length, 1024)
+    if is_heavy_double(shape):
+        return _of_heavy_double(shape, dataclasses.replace(rule, length=length))
+    if by_words and shape.long_steps and (shape.width, shape.leaves) == (2, 1):
+        # logaddexp of (2048, 30522), bfloat16, by segments, 0.37 of copy speed, and 0.41 so (H100,
+        # 2026-11-27).
+        return dataclasses.replace(rule, length=2048, warps=2)
     return dataclasses.replace(rule, length=length)
+
+
+def _of_heavy_double(shape: Shape, rule: Rule) -> Rule:
+    """The tile of one leaf of eight bytes, under functions of many instructions.
+
+    A thread of few elements has a short program, and a tile of one row enough of them for the way
+    back. logaddexp, float64, of copy speed (H100, 2026-11-26): (65042533,) 0.28 with 1024 places,
+    0.20 with 256, 0.37 with 1024 by four warps; (1602, 50265) 0.35, 0.47 and 0.44; (40, 2203085),
+    exclusive, 0.38, 0.52 and 0.44; (39, 2103712), exclusive, by segments, 0.39, 0.43 and 0.39.
+    """
+    if shape.outer > 1:
+        return dataclasses.replace(rule, length=256, warps=1)
+    return rule if shape.segmented else dataclasses.replace(rule, length=1024, warps=4)
 
 
 def is_heavy_double(shape: Shape) -> bool:
     """Whether there is one leaf of eight bytes, under functions of many instructions."""
     return shape.long_steps and (shape.width, shape.leaves) == (8, 1)
+
+
+def is_heavy_pair(shape: Shape) -> bool:
+    """Whether there are two leaves of four bytes under exponentials, without segments."""
+    return shape.long_steps and (shape.width, shape.leaves) == (8, 2) and not shape.segmented
 
 
 def full_rule(shape: Shape) -> Rule:

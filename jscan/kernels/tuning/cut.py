@@ -28,7 +28,9 @@ class Tuning:
     that it walks. A tile that is ``held`` as it was read is scanned in strips of so many positions;
     0 for one that is not. One that is cut into chunks has so many positions in each
     (`kernels.chunks`, `kernels.walking`). Of one that is ``woven`` a thread has all lanes of so
-    many, and strips are read twice (`kernels.weaving`).
+    many, and strips are read twice (`kernels.weaving`). Of a row so many neighbours are folded to
+    two (`kernels.folding`); 0 where they are scanned as they are. Strips of an axis that is one
+    part may be read ``ahead``.
     """
 
     length: int
@@ -41,6 +43,8 @@ class Tuning:
     held: int = 0
     chunk: int = 0
     woven: int = 0
+    fold: int = 0
+    ahead: bool = False
 
     @property
     def strip_or_tile(self) -> int:
@@ -84,6 +88,7 @@ class Shape:
     long_steps: bool = False  # whether the operator has exponentials or logarithms
     few_results: bool = False  # whether half of the leaves at most are results
     exclusive: bool = False
+    even: bool = True  # whether all leaves are as wide
     tile: Tuning | None = None  # the cut to take instead of a chosen one
 
     @classmethod
@@ -116,6 +121,7 @@ class Shape:
             and leaves[0].dtype == np.float64,
             selects=any(e.primitive is lax.select_n_p for e in operator.jaxpr.eqns),
             long_steps=any(e.primitive.name in LONG_STEPS for e in operator.jaxpr.eqns),
+            even=len({leaf.dtype.itemsize for leaf in leaves}) == 1,
             tile=tile,
         )
 

@@ -35,6 +35,17 @@ def suits_one_row(shape: Shape) -> bool:
     return not filled or (shape.width < 4 and shape.n < 256)
 
 
+def suits_bits_of_words(shape: Shape) -> bool:
+    """Whether rows that begin inside of words had better read a bit a flag, and not a byte.
+
+    Bytes of a row's own place are read one by one (H100, 2026-11-26): int8 recurrences of (31,
+    2257609) 0.40 and 0.43, last writes of (7, 7585481), float32, 0.62 and 0.88; pairs of uint64
+    (528, 100277) 0.72 and 0.79. But int64 of (4243, 15823) 0.84 and 0.81, complex products of (474,
+    100277) 0.90 and 0.84.
+    """
+    return shape.width < 8 or (shape.leaves > 1 and not shape.complex)
+
+
 def suits_repeated_flags(shape: Shape) -> bool:
     """Whether flags that rows share are repeated in words, so that rows lie one behind the other.
 
@@ -61,6 +72,8 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool) -> Tuning:
     tuned = choose.of_neighbours(shape, choose.full_rule(plain))
     # Longer ones spill beside what walks.
     tuned = dataclasses.replace(tuned, length=min(tuned.length, 4096))
+    if _restarts_in_every_tile(shape, row, exclusive=exclusive):
+        return Tuning(length=2048, lanes=1, warps=2, window=64)
     held = _held(shape, row, exclusive=exclusive)
     # Rows of 16381, uint8, 73 µs with tiles of 4096 that are walked, 96 with restarts in each.
     if walks and row >= 3 * (held or tuned.length):
@@ -75,6 +88,17 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool) -> Tuning:
         return dataclasses.replace(tuned, length=2048)
     length = min(tuned.length, 1024 * tuned.warps)
     return dataclasses.replace(tuned, length=pressure.of_restarts(shape, length))
+
+
+def _restarts_in_every_tile(shape: Shape, row: int, *, exclusive: bool) -> bool:
+    """Whether rows, of halves under exponentials, had better restart in every tile.
+
+    Of copy speed, walked where a row begins, and so (H100, 2026-11-26): (2774, 28996), float16,
+    0.41 and 0.59; (1781, 50257), bfloat16, reversed, 0.41 and 0.50. But (8, 6206413), exclusive,
+    0.57 and 0.44, rows of 9 0.50 and 0.47.
+    """
+    heavy = shape.long_steps and (shape.width, shape.leaves) == (2, 1)
+    return heavy and not exclusive and 2000 <= row < 2**19
 
 
 def _held(shape: Shape, row: int, *, exclusive: bool) -> int:

@@ -1,0 +1,205 @@
+"""The choice of a cut for rows whose neighbours threads fold (`kernels.folding`).
+
+Rules are by classes of 221 cases of a walk, with 1469 forced cuts (H100, 2026-11-26;
+benchmarks/NOTES.md, "Folded rows"). Shares of copy speed below are as cut before and folded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jscan import extent
+from jscan.kernels.tuning.choose import is_heavy_pair
+from jscan.kernels.tuning.cut import THREADS, Shape, Tuning
+from jscan.kernels.tuning.holding import LIGHT
+
+FEWEST = 2**22
+"""Of fewer elements tiles are small."""
+LONG = 2**19
+"""Rows of so many elements begin in so few tiles that these may be long."""
+STRIP = 512
+"""Positions of a strip of a tile in which a row begins, where such tiles are walked."""
+SHORT = 2000
+"""Shorter rows, one behind the other, begin in most tiles."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """How the rows of a scan lie, and what is beside them.
+
+    Attributes:
+      row: the elements of each, where they are scanned one behind the other; else 0.
+      walks: whether a tile in which one of these begins may be walked by strips.
+      flags: the bytes of a head flag; 0 where there are none, or bits.
+      reverse: whether they are scanned from their ends.
+    """
+
+    row: int = 0
+    walks: bool = False
+    flags: int = 0
+    reverse: bool = False
+
+
+def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
+    """The tile that threads fold, where that is faster than what was ``chosen``, else that."""
+    given = shape.tile is not None or chosen.rows > 1
+    # logaddexp is summed behind a maximum, and elements of many numbers are walked.
+    otherwise = (shape.long_steps and shape.leaves == 1) or shape.large or shape.walked
+    few = shape.outer * shape.n < FEWEST
+    if given or otherwise or few or shape.inner > 1 or shape.n >= extent.FAR:
+        return chosen
+    if shape.leaves > 3:  # eight leaves of bytes spill 744 bytes, four of halves 3094 (sm_90)
+        return chosen
+    if shape.segmented:
+        cut = _by_segments(shape, rows)
+    elif 0 < rows.row < SHORT:
+        cut = _of_short_rows(shape)
+    elif rows.row in (0, shape.n):
+        cut = _of_one_row(shape, rows, chosen) if shape.outer == 1 else _of_rows_apart(shape)
+    else:
+        cut = _of_rows(shape, rows)
+    if cut is None or (not rows.row and shape.n < 2 * cut[0]):
+        return chosen
+    length, fold, warps = cut
+    strip = STRIP if rows.walks and rows.row >= 3 * length else 0
+    return Tuning(length, 1, warps, window=THREADS * warps, strip=strip, fold=fold)
+
+
+Folds = tuple[int, int, int]
+"""The length of a tile, the neighbours that are folded, and warps."""
+
+
+def suits_no_block(shape: Shape) -> bool:
+    """Whether rows that fit a tile had better be several folded ones.
+
+    Maximum and sum of exponentials of (16, 2048, 2649), float32, 0.45 of copy speed, and 0.71.
+    """
+    long = shape.n >= 2048 and shape.outer * shape.n >= FEWEST and shape.inner == 1
+    return long and is_heavy_pair(shape) and shape.even and shape.uneven and shape.tile is None
+
+
+def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
+    """The cut by segments.
+
+    int8 recurrences, one row, 0.38 and 0.64; bytes of odd rows 0.28 to 0.43, and 0.49 to 0.66;
+    bfloat16 and bits 0.76 and 0.90; float32 recurrences by ids 0.44 and 0.67; maximum and sum of
+    exponentials 0.71 and 0.90 (512 places; 1024 0.80). A thread has eight neighbours of elements
+    that are wider than their flags.
+    """
+    if shape.complex:
+        # Sums of complex64 0.65 and 0.92 by two neighbours, 0.84 by eight.
+        return (512, 2, 1) if shape.equations == 2 and shape.width == 8 else None
+    each = shape.width // shape.leaves
+    if each == 1 and shape.even:
+        return 2048, 16 if rows.flags < 2 else 8, 1
+    if shape.leaves > 2:
+        return None
+    if each <= 2 and shape.width < 8:
+        return 1024, 8, 1
+    if each == 4 and shape.even and rows.flags and (shape.equations <= 2 or shape.integers):
+        # Beside bytes of flags these are at 0.9 and more as they are: minima of float32, reversed,
+        # 0.97 and 0.87, int32 recurrences with a start 0.91 and 0.82; beside bits xor of int32 0.86
+        # and 0.92.
+        return None
+    of_short = 0 < rows.row < SHORT and shape.exclusive and shape.leaves == 2
+    half = shape.width > 8 or each > 4 or shape.long_steps or of_short
+    return (512 if half else 1024), 8, 1
+
+
+def _of_short_rows(shape: Shape) -> Folds | None:
+    """The cut of rows one behind the other of which one begins in most tiles.
+
+    Maxima of (203670, 294), float16, 0.67 and 0.87, with 2048 places 0.82; sums of int16 rows of 7
+    0.68 and 0.85; int64 rows of 17 0.72 and 0.88, by two neighbours 0.70; uint8 recurrences of 47
+    0.47 and 0.65, by 16 neighbours 0.53; complex products of 7, float32, 0.84 and 0.92, with 1024
+    places 0.79.
+    """
+    each = shape.width // shape.leaves
+    if shape.complex or shape.leaves > 2:
+        return None
+    if not shape.even:
+        return (1024, 8, 1) if shape.width <= 6 else None
+    if each == 1:
+        return (2048, 16, 1) if shape.leaves == 1 else (1024, 8, 1)
+    if each == 2:
+        return 1024, 8, 1
+    return (1024 if (each, shape.leaves) == (4, 1) else 512), 4, 1
+
+
+def _of_rows(shape: Shape, rows: Rows) -> Folds | None:
+    """The cut of longer rows, one behind the other.
+
+    Sums of (2048, 30522), int32, 0.82 and 0.95; affine, float32, 0.81 and 0.88; maximum and sum of
+    exponentials 0.53 and 0.68 by two warps; the greatest by size of (17, 5014076), bfloat16,
+    exclusive, 0.37 and 0.80, of (702, 100277), int16, 0.64 and 0.74. Of very long rows sums of (26,
+    2454274), bfloat16, reversed, 0.90 and 0.82, maxima of (6, 9743263), float32, exclusive, 0.96
+    and 0.94.
+    """
+    each = shape.width // shape.leaves
+    simple = shape.leaves == 1 and shape.equations == 1
+    if shape.complex or not shape.even or each > 4 or (shape.leaves > 2 and each > 1):
+        return None
+    if each == 1:
+        return _of_bytes(shape, rows.row)
+    if simple and rows.row >= LONG and (rows.reverse or shape.exclusive):
+        return None
+    if each == 2:
+        return (2048 if shape.exclusive else 1024), 8, 1
+    return 1024, 4, 2 if is_heavy_pair(shape) else 1
+
+
+def _of_rows_apart(shape: Shape) -> Folds | None:
+    """The cut of rows that begin with words, or inside of them beside operands of their own."""
+    if is_heavy_pair(shape) and shape.even and not shape.complex:
+        return (1024, 4, 2) if shape.uneven else None
+    each = shape.width // shape.leaves
+    return _of_bytes(shape, 0) if each == 1 and shape.even else None
+
+
+def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
+    """The cut of one row.
+
+    Of halves sqrt(a² + b²), float16, 0.51 and 0.79, bfloat16, 0.51 and 0.72 by two warps (0.60 by
+    one and half the places); sums 0.87 and 0.94, but in reverse, bfloat16, 0.94 and 0.88, and the
+    greatest by size in reverse 0.65 and 0.60; recurrences 0.81 and 0.88; complex products 0.75 and
+    0.89. Of words a + b + a b 0.85 and 0.94, but sums are at 0.95 and more as they are; Welford,
+    exclusive, 0.74 and 0.82; recurrences that are held 0.92 and 0.87. Own flags and int32 0.61 and
+    0.86; the place of the greatest, bfloat16, 0.76 and 0.87, float32 and 1024 places 0.81 and 0.86,
+    float64 0.84 and 0.90.
+    """
+    each, light = shape.width // shape.leaves, shape.equations <= LIGHT
+    if shape.complex:
+        return None
+    if not shape.even:
+        if shape.width <= 7:
+            return 2048, 8, 1
+        return (1024, 2, 1) if shape.leaves == 2 and shape.width > 9 else None
+    if each == 1:
+        return _of_bytes(shape, LONG)
+    if each == 2 and shape.leaves == 1:
+        left = shape.equations == 1 and rows.reverse
+        return None if left or (shape.selects and not shape.exclusive) else (4096, 8, 2)
+    if each == 2 and shape.leaves == 2:
+        return None if shape.exclusive else ((4096 if light else 2048), 8, 1)
+    if each in (2, 8) or chosen.held:
+        return None
+    if shape.leaves == 1:
+        return (2048, 4, 1) if shape.equations > 2 else None
+    if shape.leaves > 2:
+        return (1024, 4, 1) if shape.exclusive else None
+    if is_heavy_pair(shape):
+        # Maximum and sum of exponentials 0.70 and 0.77, by one warp 0.74.
+        return 1024, 4, 2
+    return (2048 if light and not shape.selects else 1024), 4, 1
+
+
+def _of_bytes(shape: Shape, row: int) -> Folds:
+    """The cut of bytes.
+
+    Recurrences of int8, one row, 0.42 and 0.71; the greatest by size 0.30 and 0.50, by two warps;
+    sums of (31, 1618853) 0.69 and 0.82, with 2048 places 0.71; or of (512, 24842) 0.70 and 0.84,
+    with 4096 places 0.72.
+    """
+    if shape.equations > LIGHT * shape.leaves:
+        return 4096, 16, 2
+    return (4096 if row >= LONG and shape.leaves < 3 else 2048), 16, 1

@@ -1,0 +1,57 @@
+"""exp and log of float64 without branches, against the library's in more digits."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from jscan.kernels import doubles
+
+LARGEST = 2 * 2.0**-52
+"""Errors in units of results, or of 1 beside logarithms that are smaller: two bits at most."""
+
+wide = pytest.mark.skipif(
+    np.finfo(np.longdouble).nmant < 60, reason="longdouble has no more digits here"
+)
+
+
+def run(function, x):
+    with jax.enable_x64(True):
+        return np.asarray(jax.jit(function)(x))
+
+
+@wide
+def test_exponentials():
+    rng = np.random.default_rng(0)
+    x = -np.concatenate([rng.random(20000) * 708, 10.0 ** rng.uniform(-18, 2, 20000), [0, 708]])
+    expected = np.exp(x.astype(np.longdouble))
+    assert np.max(np.abs(run(doubles.exp, x) - expected) / expected) < LARGEST
+
+
+def test_exponentials_at_the_ends():
+    x = np.array([0.0, -0.0, -5e-324, -708.5, -1e300, -np.inf, np.nan])
+    np.testing.assert_array_equal(run(doubles.exp, x), [1, 1, 1, 0, 0, 0, np.nan])
+
+
+@wide
+def test_logarithms():
+    rng = np.random.default_rng(1)
+    x = np.concatenate(
+        [
+            10.0 ** rng.uniform(-307, 308, 20000),
+            rng.uniform(0.5, 2, 20000),
+            1 + 10.0 ** rng.uniform(-16, 0, 10000),
+            2.0 ** np.arange(-1022, 1024),
+        ]
+    )
+    expected = np.log(x.astype(np.longdouble))
+    error = np.abs(run(doubles.log, x) - expected)
+    assert np.max(error / np.maximum(np.abs(expected), 1)) < LARGEST
+    near = (x > 0.75) & (x < 1.4) & (x != 1)
+    assert np.max(error[near] / np.abs(expected[near])) < LARGEST
+
+
+def test_logarithms_at_the_ends():
+    x = np.array([0.0, 1.0, np.inf, np.nan])
+    np.testing.assert_array_equal(run(doubles.log, x), [-np.inf, 0, np.inf, np.nan])

@@ -1,0 +1,202 @@
+"""Tiles of rows that threads fold, against a sequential loop."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jscan
+from jscan import primitives
+from jscan.kernels.tuning import Rows, Shape, Tuning, folded
+from tests import reference
+from tests.cases import head_flags
+from tests.functions import affine
+from tests.kernels.test_held import by_kernel, run
+from tests.kernels.test_start import AFFINE, Call, integers
+
+every_cut = pytest.mark.parametrize(
+    "cut",
+    [
+        Tuning(256, 1, warps=1, window=8, fold=8),
+        Tuning(512, 1, warps=1, window=32, fold=16),
+        Tuning(128, 1, warps=2, window=64, fold=4),
+    ],
+    ids=lambda cut: f"{cut.length} by {cut.fold}",
+)
+# One row of whole tiles, one that ends inside of a word, rows of whole words and others.
+every_shape = pytest.mark.parametrize("shape", [(1, 1024), (1, 1001), (3, 640), (7, 333), (2, 531)])
+every_way = pytest.mark.parametrize(
+    ("reverse", "exclusive"), [(False, False), (True, False), (False, True), (True, True)]
+)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("segmented", [None, "own", "shared", "bits"])
+@pytest.mark.parametrize("dtype", ["int8", "float16", "int32", "int64"])
+@every_way
+@every_cut
+@every_shape
+@by_kernel
+def test_maxima_and_sums(strategy, shape, cut, reverse, exclusive, dtype, segmented):
+    """Of numbers sums, of bytes the greatest."""
+    x = np.random.default_rng(shape[0]).integers(0, 2, shape).astype(dtype)
+    form: dict[str, Any] = {"axis": 1, "reverse": reverse, "exclusive": exclusive}
+    flags = heads = None
+    if segmented:
+        flags = head_flags(shape if segmented == "own" else shape[1:], share=0.05)
+        heads = flags
+        if segmented == "bits":
+            heads = jscan.Segments.from_packed(np.packbits(flags, bitorder="little"), shape[1])
+    of_bytes = x.dtype.itemsize == 1
+    function, combine = (jscan.cummax, np.maximum) if of_bytes else (jscan.cumsum, np.add)
+
+    def call(x: Any) -> Any:
+        return function(x, segments=heads, **form)
+
+    with jax.enable_x64(dtype == "int64"):
+        found = run(strategy, cut, call, x)
+    least = np.iinfo(dtype).min if dtype == "int8" else 0
+    expected = reference.scan(combine, x, identity=np.asarray(least, dtype), flags=flags, **form)
+    reference.assert_equal(found, expected.astype(dtype))
+
+
+@pytest.mark.parametrize("segmented", [False, True])
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "complex64"])
+@pytest.mark.parametrize("reverse", [False, True])
+@every_cut
+@every_shape
+@by_kernel
+def test_what_does_not_commute(strategy, shape, cut, reverse, dtype, segmented):
+    a, b = (integers(shape, 1) % 2).astype(dtype), (integers(shape, 2) % 3).astype(dtype)
+    flags = head_flags(shape[1:], share=0.2)  # so that halves are exact
+    form: dict[str, Any] = {"axis": 1, "reverse": reverse}
+    if not segmented:
+        a[:, ::16] = 0
+    heads = flags if segmented else None
+
+    def call(a: Any, b: Any) -> Any:
+        return jscan.linear_recurrence(a, b, segments=heads, **form)
+
+    expected = reference.scan(affine, (a, b), flags=heads, **form)[1]
+    reference.assert_equal(run(strategy, cut, call, a, b), expected.astype(dtype))
+
+
+@every_way
+@every_cut
+@every_shape
+@by_kernel
+def test_starts(strategy, shape, cut, reverse, exclusive):
+    one = (shape[0], 1)
+    how: dict[str, Any] = {"axis": 1, "reverse": reverse, "exclusive": exclusive}
+    start, is_open = integers(one, 1) * 1000, integers(one, 2) > -5
+    Call(jnp.add, [integers(shape)], [start], (0,), None, is_open, **how).check(strategy, cut)
+    a, b = integers(shape, 1) % 2, integers(shape, 2)
+    how["used"] = (False, True)
+    Call(affine, [a, b], [start, start + 1], AFFINE, **how).check(strategy, cut)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@every_cut
+@every_shape
+@by_kernel
+def test_leaves_of_several_dtypes(strategy, shape, cut, exclusive):
+    """Booleans, bytes, complex numbers and words; an identity that is kept apart."""
+    leaves = [integers(shape, seed) for seed in range(3)]
+    leaves = [leaves[0] > 5, leaves[1].astype(np.int8), (leaves[2] * (1 - 1j)).astype("complex64")]
+
+    def combine(a: Any, b: Any) -> Any:
+        least = jnp.minimum if isinstance(a[1], jax.Array) else np.minimum
+        return a[0] | b[0], least(a[1], b[1]), a[2] + b[2]
+
+    identity = (False, np.int8(100), np.complex64(0))
+
+    def call(*leaves: Any) -> Any:
+        form: dict[str, Any] = {"identity": identity} if exclusive else {}
+        return jscan.associative_scan(combine, leaves, axis=1, exclusive=exclusive, **form)
+
+    found = run(strategy, cut, call, *leaves)
+    expected = reference.scan(
+        combine, tuple(leaves), axis=1, exclusive=exclusive, identity=identity
+    )
+    for actual, wanted, leaf in zip(found, expected, leaves, strict=True):
+        reference.assert_equal(actual, wanted.astype(leaf.dtype))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@by_kernel
+def test_tiles_in_which_a_row_begins_are_walked(strategy, reverse):
+    """Rows one behind the other, longer than three tiles."""
+    cut = Tuning(128, 1, warps=1, window=8, strip=64, fold=8)
+    x = integers((5, 1001)).astype(np.int8)
+
+    def call(x: Any) -> Any:
+        return jscan.cumsum(x, axis=1, reverse=reverse)
+
+    expected = reference.scan(np.add, x, axis=1, reverse=reverse)
+    reference.assert_equal(run(strategy, cut, call, x), expected.astype(np.int8))
+
+
+@pytest.mark.parametrize("cut", [Tuning(64, 1, 1, 8, fold=f) for f in (3, 12, 64, 128)])
+def test_folds_that_no_tile_has(cut):
+    """A given cut that cannot be folded is worked through otherwise."""
+    x = integers((1, 300))
+    with primitives.interpreted(), primitives.tiled(cut):
+        found = np.asarray(jax.jit(lambda x: jscan.cumsum(x, axis=1))(x))
+    reference.assert_equal(found, np.cumsum(x, axis=1, dtype=x.dtype))
+
+
+def test_derivatives_by_segments():
+    """Slopes are read otherwise, and not folded."""
+    a, b, flags = np.full(300, 0.5, np.float32), np.ones(300, np.float32), np.arange(300) % 50 == 0
+
+    def slopes(b: Any) -> Any:
+        return jax.grad(lambda b: jscan.linear_recurrence(a, b, segments=flags).sum())(b)
+
+    with primitives.interpreted(), primitives.tiled(Tuning(128, 1, 1, 8, fold=4)):
+        found = np.asarray(jax.jit(slopes)(b))
+    left = 49 - np.arange(300) % 50
+    np.testing.assert_allclose(found, 2 - 0.5 ** left.astype(np.float32), rtol=1e-6)
+
+
+def shape_of(n: int, outer: int = 1, **what: Any) -> Shape:
+    """The shape of an int8 sum of rows, or of what is said."""
+    how: dict[str, Any] = {"width": 1, "leaves": 1, "segmented": False, "equations": 1}
+    return Shape(outer, n, 1, **{**how, **what})
+
+
+def test_what_is_folded():
+    chosen = Tuning(1024, 1, 1, 32)
+    one = shape_of(2**22)
+    assert folded(one, chosen, Rows()) == Tuning(4096, 1, 1, 32, fold=16)
+    long_rows = folded(shape_of(2**25), chosen, Rows(row=2**20 - 1, walks=True))
+    assert long_rows == Tuning(4096, 1, 1, 32, strip=512, fold=16)
+    by_flags = folded(shape_of(2**22, segmented=True), chosen, Rows(flags=4))
+    assert by_flags == Tuning(2048, 1, 1, 32, fold=8)
+    for left in (
+        shape_of(2**22 - 1),
+        shape_of(2**22, width=4, leaves=4),
+        shape_of(2**22, width=4, equations=30, long_steps=True),
+        shape_of(1500, outer=4000),
+        shape_of(2**22, width=4, segmented=True),
+        dataclasses.replace(one, tile=chosen),
+        dataclasses.replace(one, inner=2),
+    ):
+        assert folded(left, chosen, Rows(flags=1)) is chosen
+
+
+def test_every_chosen_fold_can_be_one():
+    for width, leaves in ((1, 1), (2, 1), (2, 2), (3, 2), (4, 1), (4, 2), (6, 2), (7, 3), (8, 1)):
+        for segmented in (False, True):
+            for row in (0, 7, 300, 5001, 2**20 + 1):
+                for equations in (1, 3, 9):
+                    how: dict[str, Any] = {"width": width, "leaves": leaves}
+                    shape = shape_of(2**23, segmented=segmented, equations=equations, **how)
+                    found = folded(shape, Tuning(1024, 1, 1, 32), Rows(row=row, walks=row > 5000))
+                    assert found.length % max(2 * found.fold, 1) == 0
+                    assert found.window == 32 * found.warps
+                    assert found.length * shape.width <= 16384 * found.warps
