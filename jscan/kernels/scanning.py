@@ -179,8 +179,8 @@ def scan(
     weaves = functools.partial(weaving.may_weave, shape=shape, reverse=reverse, may_lead=may_lead)
     way: dict[str, Any] = {"reverse": reverse, "exclusive": exclusive, "may_weave": weaves}
     of_bits = marks is None or (takes_bits and marks.width(flat=row > 0) is not None)
-    flags = 0 if marks is None or of_bits else marks.of_bytes.dtype.itemsize
-    lie = tuning.Rows(row, walks, flags, reverse)
+    flag_bytes = 0 if marks is None or of_bits else marks.of_bytes.dtype.itemsize
+    lie = tuning.Rows(row, walks, flag_bytes, reverse)
     tuned = settled(shape, tuned, method, **way, may_hold=held, rows=lie)
     # A cut that is given may be one that cannot be woven.
     woven = tuned.woven if method != "scan_then_propagate" and weaves(tuned) else 0
