@@ -69,11 +69,14 @@ def exp(x: jax.Array) -> jax.Array:
     vanishes = x < _LEAST
     inside = jnp.where(vanishes, jnp.full_like(x, _LEAST), x)
     shifted = language.fma(inside, _all(x, 1 / np.log(2)), _all(x, _WHOLE))
-    whole = shifted - _WHOLE
+    # Its low bits are n. A compiler that took 1.5 2^52 off again would get x / ln 2 back.
+    low = lax.convert_element_type(_bits(shifted), jnp.int32)
+    whole_bits = lax.convert_element_type(low, jnp.int64)
+    whole = _number(_words(x, _as_word(_WHOLE)) + whole_bits) - _WHOLE
     rest = language.fma(whole, _all(x, -_LN2[0]), inside)
     rest = language.fma(whole, _all(x, -_LN2[1]), rest)
     found = _polynomial((*_P, 1.0, 1.0), rest)
-    power = lax.shift_left(_bits(shifted), _words(x, _MANTISSA))
+    power = lax.shift_left(whole_bits, _words(x, _MANTISSA))
     scale = _number(power + _words(x, _as_word(1.0)))
     return jnp.where(vanishes, jnp.zeros_like(x), found * scale)
 

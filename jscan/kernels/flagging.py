@@ -101,7 +101,7 @@ class Marks:
             count, how = bits.count(self.n, WORD), {"interpret": self.interpret}
             words = _called(flags, count, WORD, row=0, packed=True, **how)
         else:
-            words = bits.packed(flags != 0, WORD)
+            words = bits.packed(flags.astype(jnp.bool_), WORD)
         shape = [*self.array.shape]
         shape[self.axis] = words.size
         return dataclasses.replace(self, kind="bits", array=words.reshape(shape))

@@ -171,18 +171,18 @@ def shape_of(n: int, outer: int = 1, **what: Any) -> Shape:
 
 def test_what_is_folded():
     chosen = Tuning(1024, 1, 1, 32)
-    one = shape_of(2**22)
+    one = shape_of(2**24)
     assert folded(one, chosen, Rows()) == Tuning(4096, 1, 1, 32, fold=16)
     long_rows = folded(shape_of(2**25), chosen, Rows(row=2**20 - 1, walks=True))
     assert long_rows == Tuning(4096, 1, 1, 32, strip=512, fold=16)
-    by_flags = folded(shape_of(2**22, segmented=True), chosen, Rows(flags=4))
+    by_flags = folded(shape_of(2**24, segmented=True), chosen, Rows(flags=4))
     assert by_flags == Tuning(2048, 1, 1, 32, fold=8)
     for left in (
-        shape_of(2**22 - 1),
-        shape_of(2**22, width=4, leaves=4),
-        shape_of(2**22, width=4, equations=30, long_steps=True),
-        shape_of(1500, outer=4000),
-        shape_of(2**22, width=4, segmented=True),
+        shape_of(2**24 - 1),
+        shape_of(2**24, width=4, leaves=4),
+        shape_of(2**24, width=4, equations=30, long_steps=True),
+        shape_of(1500, outer=16000),
+        shape_of(2**24, width=4, segmented=True),
         dataclasses.replace(one, tile=chosen),
         dataclasses.replace(one, inner=2),
     ):
@@ -195,7 +195,7 @@ def test_every_chosen_fold_can_be_one():
             for row in (0, 7, 300, 5001, 2**20 + 1):
                 for equations in (1, 3, 9):
                     how: dict[str, Any] = {"width": width, "leaves": leaves}
-                    shape = shape_of(2**23, segmented=segmented, equations=equations, **how)
+                    shape = shape_of(2**25, segmented=segmented, equations=equations, **how)
                     found = folded(shape, Tuning(1024, 1, 1, 32), Rows(row=row, walks=row > 5000))
                     assert found.length % max(2 * found.fold, 1) == 0
                     assert found.window == 32 * found.warps

@@ -13,8 +13,8 @@ from jscan.kernels.tuning.choose import is_heavy_pair
 from jscan.kernels.tuning.cut import THREADS, Shape, Tuning
 from jscan.kernels.tuning.holding import LIGHT
 
-FEWEST = 2**22
-"""Of fewer elements tiles are small."""
+FEWEST = 2**24
+"""Fewer elements were not measured."""
 LONG = 2**19
 """Rows of so many elements begin in so few tiles that these may be long."""
 STRIP = 512
