@@ -1,14 +1,15 @@
-"""The three ways to work through a tile, behind one interface; `form` picks one for a scan.
+"""Three ways to work through a tile, behind one interface; `form` picks one for a scan.
 
     ReducedTile   an operator that commutes: the aggregate comes from a reduction, which is
                   cheap, so that successors have it while the tile is scanned
     ScannedTile   any operator, segmented or not: the aggregate is the scanned tile's last element
     LinearTile    logaddexp: a sum of exponentials (`jscan.kernels.logaddexp`)
 
-A form is loaded when made. It knows its ``aggregate``, whether it ``restarts`` (None where the
-scan has no segments) and the ``identity`` with which `fold` takes a window of aggregates in any
-order (None where it cannot). ``scan`` does what can wait until the aggregate is published, and
-``store`` writes the tile behind what came before it.
+A cut may ask for another one (`held.worked`). A form is loaded when made. It knows its
+``aggregate``, whether it ``restarts`` (None where the scan has no segments) and the ``identity``
+with which `fold` takes a window of aggregates in any order (None where it cannot). ``scan`` does
+what can wait until the aggregate is published, and ``store`` writes the tile behind what came
+before it.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ def settled(
     It may be held, woven or folded, where a scan can be worked through so and that is faster.
     Without ``rows``, which say how those lie, none are folded.
     """
-    if rows is not None and method == "auto" and tuning.suits_no_block(shape):
+    whole = method == "auto" and tuned.length >= shape.n
+    if rows is not None and whole and tuning.suits_no_block(shape):
         tuned = tuning.lookback(shape)
     if method in LOOKING and tuned.length < shape.n:
         tuned = tuning.moved(shape, tuned, reverse + exclusive)

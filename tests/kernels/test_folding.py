@@ -16,7 +16,7 @@ from jscan.kernels.tuning import Rows, Shape, Tuning, folded
 from tests import reference
 from tests.cases import head_flags
 from tests.functions import affine
-from tests.kernels.test_held import by_kernel, run
+from tests.kernels.test_held import by_kernel, check_leaves, run
 from tests.kernels.test_start import AFFINE, Call, integers
 
 every_cut = pytest.mark.parametrize(
@@ -36,7 +36,7 @@ every_way = pytest.mark.parametrize(
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("segmented", [None, "own", "shared", "bits"])
+@pytest.mark.parametrize("segmented", [None, "own", "shared", "wide", "bits"])
 @pytest.mark.parametrize("dtype", ["int8", "float16", "int32", "int64"])
 @every_way
 @every_cut
@@ -50,6 +50,8 @@ def test_maxima_and_sums(strategy, shape, cut, reverse, exclusive, dtype, segmen
     if segmented:
         flags = head_flags(shape if segmented == "own" else shape[1:], share=0.05)
         heads = flags
+        if segmented == "wide":  # of which a byte is zero, and no number positive
+            heads = flags.astype(np.int32) * -256
         if segmented == "bits":
             heads = jscan.Segments.from_packed(np.packbits(flags, bitorder="little"), shape[1])
     of_bytes = x.dtype.itemsize == 1
@@ -105,26 +107,7 @@ def test_starts(strategy, shape, cut, reverse, exclusive):
 @every_shape
 @by_kernel
 def test_leaves_of_several_dtypes(strategy, shape, cut, exclusive):
-    """Booleans, bytes, complex numbers and words; an identity that is kept apart."""
-    leaves = [integers(shape, seed) for seed in range(3)]
-    leaves = [leaves[0] > 5, leaves[1].astype(np.int8), (leaves[2] * (1 - 1j)).astype("complex64")]
-
-    def combine(a: Any, b: Any) -> Any:
-        least = jnp.minimum if isinstance(a[1], jax.Array) else np.minimum
-        return a[0] | b[0], least(a[1], b[1]), a[2] + b[2]
-
-    identity = (False, np.int8(100), np.complex64(0))
-
-    def call(*leaves: Any) -> Any:
-        form: dict[str, Any] = {"identity": identity} if exclusive else {}
-        return jscan.associative_scan(combine, leaves, axis=1, exclusive=exclusive, **form)
-
-    found = run(strategy, cut, call, *leaves)
-    expected = reference.scan(
-        combine, tuple(leaves), axis=1, exclusive=exclusive, identity=identity
-    )
-    for actual, wanted, leaf in zip(found, expected, leaves, strict=True):
-        reference.assert_equal(actual, wanted.astype(leaf.dtype))
+    check_leaves(strategy, cut, shape, axis=1, exclusive=exclusive)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

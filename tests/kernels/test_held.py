@@ -69,6 +69,31 @@ def check_sums(
     reference.assert_equal(found, expected.astype(dtype))
 
 
+def check_leaves(
+    strategy: Engine, tile: tuning.Tuning, shape: tuple[int, ...], *, axis: int, exclusive: bool
+) -> None:
+    """Booleans, bytes, complex numbers and words; an identity that is kept apart."""
+    leaves = [integers(shape, seed) for seed in range(3)]
+    leaves = [leaves[0] > 5, leaves[1].astype(np.int8), (leaves[2] * (1 - 1j)).astype("complex64")]
+
+    def combine(a: Any, b: Any) -> Any:
+        least = jnp.minimum if isinstance(a[1], jax.Array) else np.minimum
+        return a[0] | b[0], least(a[1], b[1]), a[2] + b[2]
+
+    identity = (False, np.int8(100), np.complex64(0))
+
+    def call(*leaves: Any) -> Any:
+        form: dict[str, Any] = {"identity": identity} if exclusive else {}
+        return jscan.associative_scan(combine, leaves, axis=axis, exclusive=exclusive, **form)
+
+    found = run(strategy, tile, call, *leaves)
+    expected = reference.scan(
+        combine, tuple(leaves), axis=axis, exclusive=exclusive, identity=identity
+    )
+    for actual, wanted, leaf in zip(found, expected, leaves, strict=True):
+        reference.assert_equal(actual, wanted.astype(leaf.dtype))
+
+
 @pytest.mark.sweep
 @every_shape
 @every_tile

@@ -17,7 +17,7 @@ from tests import reference
 from tests.cases import head_flags
 from tests.engines import Engine
 from tests.functions import affine
-from tests.kernels.test_held import check_sums, run
+from tests.kernels.test_held import check_leaves, check_sums, run
 from tests.kernels.test_lowering import cuda_program
 from tests.kernels.test_start import AFFINE, Call, integers
 
@@ -114,27 +114,7 @@ def test_logaddexp(strategy, cut, reverse, segmented):
 @every_cut
 @by_kernel
 def test_leaves_of_several_dtypes(strategy, cut, exclusive):
-    """Booleans, bytes, complex numbers and words; an identity that is kept apart."""
-    shape = (131, 70)
-    leaves = [integers(shape, seed) for seed in range(3)]
-    leaves = [leaves[0] > 5, leaves[1].astype(np.int8), (leaves[2] * (1 - 1j)).astype("complex64")]
-
-    def combine(a: Any, b: Any) -> Any:
-        least = jnp.minimum if isinstance(a[1], jax.Array) else np.minimum
-        return a[0] | b[0], least(a[1], b[1]), a[2] + b[2]
-
-    identity = (False, np.int8(100), np.complex64(0))
-
-    def call(*leaves: Any) -> Any:
-        form: dict[str, Any] = {"identity": identity} if exclusive else {}
-        return jscan.associative_scan(combine, leaves, axis=0, exclusive=exclusive, **form)
-
-    found = run(strategy, cut, call, *leaves)
-    expected = reference.scan(
-        combine, tuple(leaves), axis=0, exclusive=exclusive, identity=identity
-    )
-    for actual, wanted, leaf in zip(found, expected, leaves, strict=True):
-        reference.assert_equal(actual, wanted.astype(leaf.dtype))
+    check_leaves(strategy, cut, (131, 70), axis=0, exclusive=exclusive)
 
 
 @pytest.mark.parametrize(

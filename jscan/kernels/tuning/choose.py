@@ -189,7 +189,7 @@ def _full(shape: Shape) -> Rule:
         return _of_heavy_double(shape, dataclasses.replace(rule, length=length))
     if by_words and shape.long_steps and (shape.width, shape.leaves) == (2, 1):
         # logaddexp of (2048, 30522), bfloat16, by segments, 0.37 of copy speed, and 0.41 so (H100,
-        # 2026-11-27).
+        # 2026-11-26).
         return dataclasses.replace(rule, length=2048, warps=2)
     return dataclasses.replace(rule, length=length)
 

@@ -6,6 +6,7 @@ import dataclasses
 
 from jscan.kernels.tuning import choose, measured, pressure
 from jscan.kernels.tuning.cut import Shape, Tuning, first_match
+from jscan.kernels.tuning.folding import LONG, SHORT
 from jscan.kernels.tuning.holding import LIGHT
 
 
@@ -98,7 +99,7 @@ def _restarts_in_every_tile(shape: Shape, row: int, *, exclusive: bool) -> bool:
     0.57 and 0.44, rows of 9 0.50 and 0.47.
     """
     heavy = shape.long_steps and (shape.width, shape.leaves) == (2, 1)
-    return heavy and not exclusive and 2000 <= row < 2**19
+    return heavy and not exclusive and SHORT <= row < LONG
 
 
 def _held(shape: Shape, row: int, *, exclusive: bool) -> int:
