@@ -12,7 +12,7 @@
     nan_max, nan_min   maximum and minimum that propagate NaN, as XLA's do and Triton's do not
     fma                z + x y of floats, rounded once
     fast_exp2, ...     the hardware's instructions
-    unsigned, opaque, settle, hold   values as the compiler should see them
+    unsigned, opaque, unknown, settle, hold    values as compilers should see them
     when               part of a body's work on a condition, which is no primitive
 
 Each primitive is called like a function here, and has its abstract evaluation here too, beside its
@@ -91,6 +91,7 @@ fast_exp2_p = _primitive("fast_exp2")
 fast_log2_p = _primitive("fast_log2")
 unsigned_p = _primitive("unsigned")
 opaque_p = _primitive("opaque")
+unknown_p = _primitive("unknown")
 settle_p = _primitive("settle")
 hold_p = _primitive("hold")
 
@@ -181,6 +182,11 @@ def unsigned(scalar: np.generic) -> jax.Array:
 def opaque(scalar: jax.Array) -> jax.Array:
     """``scalar`` as a value of which the compiler knows nothing, not even its divisibility."""
     return opaque_p.bind(scalar)
+
+
+def unknown(scalar: jax.Array) -> jax.Array:
+    """An int32 as a value of which the assembler too knows nothing: it folds a mere move."""
+    return unknown_p.bind(scalar)
 
 
 def settle(values: jax.Array) -> jax.Array:
@@ -319,11 +325,6 @@ def _tile_histogram_abstract_eval(keys: Aval, mask: Aval, *, bins: int) -> Aval:
     return Aval((bins,), jnp.dtype(jnp.int32))
 
 
-def _unsigned_abstract_eval(bits: Aval, *, dtype: np.dtype) -> Aval:
-    del bits
-    return Aval((), dtype)
-
-
 def _shape_at(operands: Sequence[Aval], multipliers: Sequence[int]) -> tuple[int, ...]:
     return shape_of_sum([o.shape for o in operands[: len(multipliers)]])
 
@@ -377,8 +378,9 @@ _register(nan_min_p, _like_tile, jnp.minimum)
 _register(fma_p, _like_tile, meanings.fma)
 _register(fast_exp2_p, _like_first, lax.exp2)
 _register(fast_log2_p, _like_first, jnp.log2)
-_register(unsigned_p, _unsigned_abstract_eval, meanings.unsigned)
+_register(unsigned_p, lambda _, *, dtype: Aval((), dtype), meanings.unsigned)
 _register(opaque_p, _like_first, meanings.first)
+_register(unknown_p, _like_first, meanings.first)
 _register(settle_p, _like_first, meanings.first)
 _register(hold_p, _like_first, meanings.first)
 _register(pause_p, _like_first, meanings.first)

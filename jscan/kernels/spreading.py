@@ -57,6 +57,9 @@ class Bits:
         if g.mirrored:
             number = np.int32(7) - number
         flags = each & lax.shift_left(jnp.ones_like(number), number)
+        # ptxas, which reads bits of a word into several predicates at once, takes one of a bit
+        # of another word for it (12.8 and 13.0): only what it has to combine is read singly.
+        flags |= language.unknown(jnp.int32(0))
         return _by_neighbours(flags.reshape(g.shape), ref)
 
     def _known_offset(self, g: Geometry, shift: int) -> int | None:

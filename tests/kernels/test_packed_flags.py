@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import jscan
+from benchmarks.measuring import triton_ir
 from jscan import Segments, bits, kernels, operators, primitives
 from jscan.kernels import marking, tuning
 from tests import reference
 from tests.cases import head_flags
 from tests.engines import Engine
-from tests.kernels.test_lowering import cuda_program
+from tests.kernels.test_lowering import cuda_program, h200
 
 STRATEGIES = ("lookback", "chained", "reduce_then_scan", "scan_then_propagate", "repeatable")
 INTERPRETED = [Engine(f"{s}-interpreted", s, (), interpreted=True) for s in STRATEGIES]
@@ -116,6 +117,19 @@ def test_kernels_read_words():
     assert sizes((n - 77,), (-(-(n - 77) // 32),), reverse=True)[1] == "ui32"
     assert sizes((64, 4096), (64, 128), axis=1) == (str(64 * 128), "ui32")
     assert sizes((2**14, 64), (2**9,), axis=0) == (str(2**14), "i1")
+
+
+def test_each_bit_is_read_for_itself():
+    """The assembler, of several bits at once, took one word's for another's (NOTES, "R2P")."""
+    x, words = jax.ShapeDtypeStruct((4096,), jnp.int8), jax.ShapeDtypeStruct((128,), jnp.uint32)
+
+    def call(x, words):
+        return jscan.cummax(x, segments=Segments.from_packed(words, 4096))
+
+    with h200():
+        lowered = jax.jit(call).trace(x, words).lower(lowering_platforms=("cuda",))
+    [kernel] = triton_ir.kernels_of(lowered)
+    assert "%lanemask_lt" in kernel.text
 
 
 @pytest.mark.parametrize("build", [Segments.from_offsets, Segments.from_lengths])

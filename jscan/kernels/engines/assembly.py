@@ -13,6 +13,8 @@ into the next byte.
 """
 NEGATIVE = "and.b32 t, $4, 0x80808080;"
 """The same where the byte is negative."""
+UNKNOWN = "{ .reg .b32 t; mov.u32 t, %lanemask_lt; and.b32 t, t, 0x80000000; or.b32 $0, $1, t; }"
+"""$1 as it is: of the 32 lanes none is behind the last."""
 KINDS = "=r,=r,=r,=r,r"
 
 

@@ -382,6 +382,7 @@ for primitive, lowering in (
     (p.fast_exp2_p, _instruction("ex2.approx.ftz.f32", "f")),
     (p.fast_log2_p, _instruction("lg2.approx.ftz.f32", "f")),
     (p.opaque_p, _instruction("mov.b32", "r")),
+    (p.unknown_p, functools.partial(_assembly, assembly.UNKNOWN, "r", True)),
     (p.settle_p, _settle),
     (p.hold_p, _hold),
     (p.pause_p, _pause),

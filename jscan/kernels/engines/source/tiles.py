@@ -267,6 +267,7 @@ RULES: dict[str, Rule] = {
     "jscan_fast_exp2": _instruction("ex2.approx.ftz.f32", "f"),
     "jscan_fast_log2": _instruction("lg2.approx.ftz.f32", "f"),
     "jscan_opaque": _instruction("mov.b32", "r"),
+    "jscan_unknown": functools.partial(_assembly, text=assembly.UNKNOWN, register="r", pure=True),
     "jscan_settle": _settle,
     "jscan_hold": _hold,
     "jscan_pause": _pause,
