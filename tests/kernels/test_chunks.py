@@ -49,11 +49,14 @@ def test_sums(strategy, reverse, exclusive, segmented, dtype, tile, shape):
 
 @every_tile
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
 @by_kernel
-def test_what_does_not_commute(strategy, reverse, tile):
+def test_what_does_not_commute(strategy, dtype, reverse, tile):
     rng = np.random.default_rng(1)
-    a, b = (rng.integers(-1, 2, (3, 150, 7)).astype(np.float32) for _ in range(2))
-    h, expected = np.zeros((3, 7), np.float32), np.empty_like(b)
+    a, b = (rng.integers(-1, 2, (3, 150, 7)).astype(dtype) for _ in range(2))
+    if dtype == "complex64":
+        a, b = a * np.complex64(1j), b * np.complex64(1 + 1j)
+    h, expected = np.zeros((3, 7), dtype), np.empty_like(b)
     for t in range(149, -1, -1) if reverse else range(150):
         h = a[:, t] * h + b[:, t]
         expected[:, t] = h
@@ -123,7 +126,10 @@ def test_axes_of_many_positions_are_not_cut_so(strategy, reverse, monkeypatch):
 
 @pytest.mark.parametrize(
     ("width", "leaves", "inner", "chunk", "together"),
-    [(4, 1, 16, 64, 1), (2, 1, 14, 32, 2), (2, 1, 15, 64, 1), (8, 2, 11, 32, 1), (4, 2, 16, 64, 1)],
+    [
+        *[(4, 1, 16, 64, 1), (2, 1, 14, 32, 2), (2, 1, 15, 64, 1), (8, 2, 11, 32, 1)],
+        *[(4, 2, 16, 64, 1), (16, 2, 14, 16, 1), (16, 4, 9, 16, 1), (9, 2, 12, 32, 1)],
+    ],
 )
 def test_cuts_of_a_few_lanes(width, leaves, inner, chunk, together):
     shape = tuning.Shape(1, 2**22, inner, width, leaves, False, equations=3)
@@ -134,8 +140,10 @@ def test_cuts_of_a_few_lanes(width, leaves, inner, chunk, together):
     assert cut.window * cut.lanes >= 32 * cut.warps
 
 
-@pytest.mark.parametrize(("n", "inner"), [(2**24, 3), (2**10, 16), (2**22, 64)])
-def test_other_cuts_are_as_they_were(n, inner):
-    shape = tuning.Shape(1, n, inner, 4, 1, False, equations=1)
+@pytest.mark.parametrize(
+    ("n", "inner", "width"), [(2**24, 3, 4), (2**10, 16, 4), (2**22, 64, 4), (2**22, 8, 16)]
+)
+def test_other_cuts_are_as_they_were(n, inner, width):
+    shape = tuning.Shape(1, n, inner, width, max(1, width // 8), False, equations=1)
     cut = tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
     assert cut.chunk == 0

@@ -39,9 +39,13 @@ def as_read(
     twice = _twice(shape)
     if twice is not None and twice.length < shape.n:
         return twice
+    wide = _in_wide_chunks(shape)
+    if wide is not None and wide.length < shape.n:
+        return wide
     if shape.complex:
         return chosen
-    if shape.equations > LIGHT and not (few_lanes and shape.segmented and shape.width == 8):
+    pair = few_lanes and shape.width == 8 and (shape.segmented or shape.leaves == 2)
+    if shape.equations > LIGHT and not pair:
         return chosen
     if few_lanes:
         held = _in_chunks(shape) or chosen
@@ -157,7 +161,8 @@ def _in_chunks(shape: Shape) -> Tuning | None:
     490 and 370, of (2^22, 16) 492 and 383; int64 sums of (16010212, 5) 576 and 516. Halves: maxima
     of (2^22, 16) 245 and 112, sums of (3657793, 15) 163 and 136, recurrences of (2^22, 16) 350 and
     245. int8 recurrences of (4387311, 11) 297 and 253, but maxima of (2^22, 12) 104 and 144. Of 3
-    lanes all are slower so, by segments (2^24, 3) too.
+    lanes all are slower so, by segments (2^24, 3) too. Maximum and sum of exponentials of
+    (11631161, 7), float32, 0.30 and 0.61 of copy speed (H100, 2026-11-27).
     """
     few = shape.outer * shape.n * shape.inner < 2**22
     if few or shape.inner < 5 or shape.width > 8 or shape.leaves > 2:
@@ -180,6 +185,30 @@ def _in_chunks(shape: Shape) -> Tuning | None:
     else:
         chunk, warps, window = 64 // shape.words, 4, 256 // lanes
     return _chunked(lanes=lanes, chunk=chunk, warps=warps, window=window)
+
+
+def _in_wide_chunks(shape: Shape) -> Tuning | None:
+    """The same for 5 to 15 lanes of elements of more than 8 bytes; None where chunks do not suit.
+
+    Of copy speed, not in chunks and in chunks (H100, 2026-11-27): int64 recurrences of (8625808,
+    10) 0.23 and 0.41, of (3658540, 14) 0.36 and 0.42, uint64 of (7082043, 13) 0.45 and 0.56,
+    complex64 of (5495058, 9) 0.27 and 0.36, of (6472445, 11) 0.43 and 0.46; Welford's of
+    (10683315, 5) 0.27 and 0.42; float64 sums of (7080098, 12) beside flags of an operator of two
+    leaves 0.39 and 0.60. But complex64 recurrences of 8 lanes 0.62 and 0.60.
+
+    A tile that is not in chunks has 64 totals of its warps' rounds, which each thread combines one
+    after another.
+    """
+    few = shape.outer * shape.n * shape.inner < 2**22
+    quads = shape.width == 16
+    if few or shape.segmented or shape.long_steps or not 8 < shape.width <= 16:
+        return None
+    if not (9 if quads else 5) <= shape.inner < 16 or shape.leaves > 4:
+        return None
+    lanes = 4 if quads and shape.inner <= 12 else 8
+    # 32 positions of four words would spill.
+    chunk = 16 if quads or shape.equations > LIGHT else 32
+    return _chunked(lanes=lanes, chunk=chunk, warps=4, window=128 // lanes)
 
 
 def _in_segmented_chunks(shape: Shape, lanes: int) -> Tuning | None:
