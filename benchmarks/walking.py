@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import pathlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -37,8 +37,8 @@ def add_to(walk: argparse.ArgumentParser) -> None:
     walk.add_argument(
         "--only", type=int, nargs="+", metavar="NUMBER", help="the cases of these numbers alone"
     )
-    cuts = "force a cut: length, lanes, warps and tiles a window, then what else `Tuning` has"
-    walk.add_argument("--cut", type=int, nargs="+", metavar="NUMBER", help=cuts)
+    cuts = "force a cut: length, lanes, warps and tiles a window, then NAME=NUMBER as in `Tuning`"
+    walk.add_argument("--cut", nargs="+", metavar="NUMBER", help=cuts)
     walk.add_argument(
         "--largest", type=_size, default=LARGEST, help="the most elements, as a number or 2^k"
     )
@@ -112,9 +112,17 @@ def _step_of(options: argparse.Namespace) -> Callable[[int], Step]:
 def _steps(options: argparse.Namespace) -> Iterator[Step]:
     for step in map(_step_of(options), _numbers(options)):
         if options.cut:
-            forced = dataclasses.replace(step.case, tuning=Tuning(*options.cut))
+            forced = dataclasses.replace(step.case, tuning=_cut(options.cut))
             step = dataclasses.replace(step, case=forced)
         yield step
+
+
+def _cut(told: Sequence[str]) -> Tuning:
+    """The cut of numbers, and of numbers with names."""
+    left = iter([field.name for field in dataclasses.fields(Tuning)])
+    pairs = [each.split("=") if "=" in each else (next(left), each) for each in told]
+    cut: dict[str, Any] = {name: int(number) for name, number in pairs}
+    return Tuning(**cut)
 
 
 def show(options: argparse.Namespace) -> int:

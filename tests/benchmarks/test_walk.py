@@ -299,7 +299,7 @@ def test_calls_are_listed_and_lowered_without_a_gpu(capsys):
 def test_a_cut_is_forced_on_the_calls(capsys, monkeypatch):
     forced = []
     monkeypatch.setattr(walk, "why_not_lowered", lambda step: forced.append(step.case))
-    cut = ["256", "1", "1", "32"]
+    cut = ["256", "1", "1", "32", "fold=8"]
     assert main(["walk", "--scans", "--dry-run", "--only", "3", "5", "--cut", *cut]) == 0
     assert "2 cases lowered" in capsys.readouterr().out
-    assert [case.tuning for case in forced] == [Tuning(256, 1, 1, 32)] * 2
+    assert [case.tuning for case in forced] == [Tuning(256, 1, 1, 32, fold=8)] * 2
