@@ -299,6 +299,7 @@ SCANS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", SCANS)
 @every_form
 def test_kernels_start_from_it_and_nothing_else_touches_the_operands(name, form):

@@ -59,6 +59,7 @@ OPERATORS: dict[str, Any] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("is_segmented", [False, True], ids=["whole", "segmented"])
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 @pytest.mark.parametrize("name", OPERATORS)

@@ -168,6 +168,7 @@ def test_elements_by_every_strategy(reverse, segmented, method):
     check(x, multiply, flags, reverse=reverse, method=method)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("shape", "tile"), [((5, 132, 3), TILE), ((6, 28, 3), SHORT)])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_rows_of_elements(reverse, shape, tile):

@@ -116,8 +116,8 @@ def assert_logarithms(y, x, flags, reverse, exclusive):
 
 
 CUTS = {
-    "one tile": tuning.Tuning(length=128, lanes=1, warps=1, window=4),
-    "tiles": tuning.Tuning(length=16, lanes=1, warps=1, window=4),
+    "one tile": tuning.Tuning(length=32, lanes=1, warps=1, window=4),
+    "tiles": tuning.Tuning(length=8, lanes=1, warps=1, window=4),
 }
 
 
@@ -146,7 +146,7 @@ def scanned(x, flags, cut, axis=1, **how):
 )
 def test_complex_exponentials_are_summed(cut, segmented, reverse, exclusive):
     rng = np.random.default_rng(7)
-    x = np.concatenate([kind(rng, (1, 77), 2.0) for kind in (phases, signs, falling)])
+    x = np.concatenate([kind(rng, (1, 30), 2.0) for kind in (phases, signs, falling)])
     x[0, 5], x[1, :2], x[1, -1] = -np.inf, -np.inf, -np.inf
     flags = rng.random(x.shape) < 0.1 if segmented else None
     found = scanned(x, flags, CUTS[cut], reverse=reverse, exclusive=exclusive)
@@ -159,7 +159,7 @@ def test_complex_exponentials_are_summed(cut, segmented, reverse, exclusive):
 def test_ordinary_complex_values_need_no_operator(monkeypatch, segmented):
     monkeypatch.setattr(Scan, "tile_scan", nothing)
     rng = np.random.default_rng(6)
-    x = np.concatenate([phases(rng, (1, 77), 1.0), signs(rng, (1, 77), 1.0)])
+    x = np.concatenate([phases(rng, (1, 37), 1.0), signs(rng, (1, 37), 1.0)])
     flags = rng.random(x.shape) < 0.1 if segmented else None
     found = scanned(x, flags, CUTS["tiles"])
     for row, y in enumerate(found):
@@ -170,9 +170,9 @@ def test_ordinary_complex_values_need_no_operator(monkeypatch, segmented):
 @pytest.mark.parametrize("segmented", [False, True], ids=["whole", "segments"])
 def test_complex_exponentials_are_summed_beside_lanes(segmented):
     rng = np.random.default_rng(8)
-    x = phases(rng, (50, 6), 2.0)
+    x = phases(rng, (26, 6), 2.0)
     flags = rng.random(x.shape) < 0.1 if segmented else None
-    cut = tuning.Tuning(length=16, lanes=8, warps=1, window=2)
+    cut = tuning.Tuning(length=8, lanes=8, warps=1, window=2)
     found = scanned(x, flags, cut, axis=0)
     for lane in range(x.shape[1]):
         own = None if flags is None else flags[:, lane]
@@ -193,13 +193,13 @@ def test_wide_complex_exponentials_are_summed():
     "bad", [complex(np.nan, 0), complex(0, np.nan), complex(np.inf, 1), complex(0, np.inf)]
 )
 def test_what_is_no_complex_number_stays_so_to_the_end_of_its_segment(bad, cut):
-    x = phases(np.random.default_rng(10), (1, 60), 1.0)
-    x[0, 21] = bad
-    flags = np.arange(60)[None] == 37
+    x = phases(np.random.default_rng(10), (1, 30), 1.0)
+    x[0, 10] = bad
+    flags = np.arange(30)[None] == 19
     [found] = scanned(x, flags, CUTS[cut])
-    assert np.isnan(found[22:37].real).all()
-    assert np.isnan(found[22:37].imag).all()
-    part = np.r_[0:21, 37:60]
+    assert np.isnan(found[11:19].real).all()
+    assert np.isnan(found[11:19].imag).all()
+    part = np.r_[0:10, 19:30]
     assert_logarithms(found[part], x[0, part], flags[0, part], False, False)
 
 

@@ -179,6 +179,7 @@ def test_a_chain_of_many_links_rounds_once():
         assert ulps_of_tenths(4001, method="lookback") > 15
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("shape", [(2, 33), (5, 47), (3, 64), (1, 50)])
 def test_all_tiles_tell_alike(shape, reverse):

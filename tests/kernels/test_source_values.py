@@ -13,6 +13,7 @@ from jscan import bits, operators, primitives
 from jscan.arguments.descriptors import known_heads
 from jscan.kernels import absent, engines, flagging, language, tuning
 from tests import reference
+from tests.engines import STRATEGIES
 from tests.kernels import test_products, triton_interpreter
 from tests.kernels.test_source import INTEGERS, mapping, written
 
@@ -249,14 +250,6 @@ def interpreter(monkeypatch):
         yield made
 
 
-METHODS = (
-    "lookback",
-    "serial_lookback",
-    "chained",
-    "repeatable",
-    "reduce_then_scan",
-    "scan_then_propagate",
-)
 N = 67
 
 
@@ -267,28 +260,36 @@ def numbers(dtype):
     return (x * np.complex64(1 + 2j) if dtype == "complex64" else x), flags
 
 
+SCANNED = [
+    *((method, "int32") for method in STRATEGIES),
+    *(("lookback", dtype) for dtype in ("int8", "int64", "float32", "complex64")),
+]
+
+
 @pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize(
-    ("method", "dtype"),
+    ("method", "dtype", "segmented"),
     [
-        *((method, "int32") for method in METHODS),
-        *(("lookback", dtype) for dtype in ("int8", "int64", "float32", "complex64")),
+        # By default half of the cases: whole rows and segments in turn.
+        pytest.param(*case, segmented, marks=[pytest.mark.thorough] * ((place + segmented) % 2))
+        for place, case in enumerate(SCANNED)
+        for segmented in (False, True)
     ],
 )
-def test_scans_of_every_strategy(method, dtype):
+def test_scans_of_every_strategy(method, dtype, segmented):
     x, flags = numbers(dtype)
+    segments = flags if segmented else None
     for how in ({}, {"reverse": True}, {"exclusive": True}):
-        for segments in (None, flags):
-            found = jscan.cumsum(x, segments=segments, method=method, **how)
-            expected = reference.scan(np.add, x, flags=segments, identity=0, **how)
-            np.testing.assert_array_equal(found, expected)
+        found = jscan.cumsum(x, segments=segments, method=method, **how)
+        expected = reference.scan(np.add, x, flags=segments, identity=0, **how)
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.usefixtures("interpreter")
-@pytest.mark.parametrize("length", [16, 128])
-def test_matrices_are_read_as_they_lie(length):
+@pytest.mark.parametrize(("n", "length"), [(75, 16), (300, 128)])
+def test_matrices_are_read_as_they_lie(n, length):
     """Of one number a word, and of four."""
-    x = np.random.default_rng(5).integers(-3, 4, (300, 2, 2)).astype(np.int32)
+    x = np.random.default_rng(5).integers(-3, 4, (n, 2, 2)).astype(np.int32)
     with primitives.tiled(tuning.Tuning(length=length, lanes=1, warps=1, window=4)):
         found = jscan.associative_scan(jnp.matmul, x, method="lookback")
     want = x.copy()
@@ -372,6 +373,7 @@ def test_products_of_sparse_matrices(dtype, width):
     np.testing.assert_array_equal(found, test_products.looped(*given, pair="sum-product"))
 
 
+@pytest.mark.product
 @pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize("shape", [(4100,), (3, 1370), (2, 2048)], ids=str)
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int32", "int64"])

@@ -29,6 +29,7 @@ TILES = (
     tuning.Tuning(256, 8, warps=2, window=8, woven=4),
     tuning.Tuning(256, 8, warps=1, window=8, strip=64, woven=2),  # read twice
 )
+OTHERS = ("chained", "repeatable", "reduce_then_scan", "scan_then_propagate")
 every_tile = pytest.mark.parametrize(
     "tile", TILES, ids=lambda t: f"{t.length}x{t.lanes} by {t.woven}, strips of {t.strip}"
 )
@@ -171,10 +172,21 @@ def test_an_identity_that_is_kept_apart(strategy, n, reverse, exclusive, tile):
     np.testing.assert_array_equal(run(strategy, tile, call, x), wanted)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("tile", [TILES[0], TILES[2]], ids=["at once", "read twice"])
 @pytest.mark.parametrize(
-    "method", ["chained", "repeatable", "reduce_then_scan", "scan_then_propagate"]
+    ("method", "tile", "reverse"),
+    [
+        # By default half of the cases, which show every pair of values.
+        pytest.param(
+            method,
+            TILES[2 * twice],
+            reverse,
+            id=f"{method}-{'read twice' if twice else 'at once'}-{reverse}",
+            marks=[pytest.mark.thorough] * ((number + twice + reverse) % 2),
+        )
+        for number, method in enumerate(OTHERS)
+        for twice in (False, True)
+        for reverse in (False, True)
+    ],
 )
 def test_other_methods_take_a_woven_cut(method, tile, reverse):
     x = integers((777, 5), 3)

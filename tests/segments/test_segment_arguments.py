@@ -43,6 +43,7 @@ def test_positions_are_those_of_jax(reduction):
     )
 
 
+@pytest.mark.product
 @every_reduction
 @sorted_or_not
 @every_mode

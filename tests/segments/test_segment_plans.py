@@ -290,6 +290,7 @@ def test_gather_of_no_segments():
     assert jscan.SegmentPlan(IDS, 0).gather(np.ones((0, 3))).tolist() == [[0] * 3] * 70
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])
 @pytest.mark.parametrize("where", [0, 1, 2])
 @every_reduction
