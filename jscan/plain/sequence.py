@@ -19,10 +19,12 @@ from jscan.plain import stacked
 from jscan.plain.chunks import scan_in_chunks
 from jscan.plain.scan import scan_in_plain_jax
 from jscan.plain.serial import (
+    OF_LOGARITHMS,
     Walk,
     can_be_walked,
     elements_of,
     is_fast,
+    is_of_logarithms,
     shape_of,
     words_of,
 )
@@ -115,6 +117,8 @@ def is_faster_in_sequence(
     """Whether `scan_in_sequence` is faster than a tree."""
     shape = extent.full_shape([*operands, *(start or [])])
     if not can_be_walked(operands, shape, axis):
+        return False
+    if shape[axis] > OF_LOGARITHMS and is_of_logarithms(combine.jaxpr):
         return False
     walk = _walk(combine, used, shape, axis=axis, reverse=reverse, segmented=segmented)
     return walk.is_compiled_whole(is_fast(combine.jaxpr))

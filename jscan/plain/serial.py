@@ -64,6 +64,12 @@ FAST = frozenset(
 """Operations that a processor has an instruction or a few for. A row of others, such as exp, takes
 longer one after another than in a tree, where many are computed at once."""
 
+LOGARITHMS = frozenset(("log", "log1p"))
+"""Operations that take most of all, and twice in a loop that carries a prefix."""
+
+OF_LOGARITHMS = 512
+"""The longest axis that a loop takes by those."""
+
 State = TypeVar("State")
 """What a step hands on to the next one: a pytree of arrays."""
 
@@ -358,6 +364,11 @@ def can_be_walked(operands: Sequence[jax.Array], full: Sequence[int], axis: int)
 def is_fast(jaxpr: core.ClosedJaxpr) -> bool:
     """Whether a function of scalars takes one of them as fast as of many."""
     return {equation.primitive.name for equation in jaxpr.jaxpr.eqns} <= FAST
+
+
+def is_of_logarithms(jaxpr: core.ClosedJaxpr) -> bool:
+    """Whether a function of scalars takes a logarithm."""
+    return not LOGARITHMS.isdisjoint(e.primitive.name for e in jaxpr.jaxpr.eqns)
 
 
 def words_of(dtypes: Iterable[np.dtype[Any]]) -> int:
