@@ -156,11 +156,17 @@ def test_single_rows_are_trees(monkeypatch):
 
 @pytest.mark.parametrize("lanes", [1, 4, 16, 24, 100])
 def test_lanes_by_fast_operations_are_a_loop_and_exponentials_among_few_a_tree(lanes):
-    x = jnp.ones((1024, lanes), jnp.float32)
+    """By logarithms they are a tree along an axis of many positions, however many they are."""
+    x, short = jnp.ones((1024, lanes), jnp.float32), jnp.ones((300, lanes), jnp.float32)
 
-    def has_loop(run: Any) -> bool:
+    def has_loop(run: Any, x: Any = x) -> bool:
         lowered = jax.jit(run).trace(x).lower(lowering_platforms=("cpu",))
         return "stablehlo.while" in lowered.as_text()
 
+    def size(x: Any) -> Any:
+        return jscan.associative_scan(lambda a, b: jnp.sqrt(a * a + b * b), x)
+
     assert has_loop(jscan.cummax)
-    assert has_loop(jscan.cumlogsumexp) == (lanes >= 64)
+    assert has_loop(size) == (lanes >= 64)
+    assert has_loop(jscan.cumlogsumexp, short) == (lanes >= 64)
+    assert not has_loop(jscan.cumlogsumexp)
