@@ -11,7 +11,7 @@ import pytest
 
 import jscan
 from jscan import operators
-from jscan.kernels import tuning
+from jscan.kernels import strategies, tuning
 from jscan.kernels.tuning import measured
 from jscan.kernels.tuning.cut import Rule, first_match
 from tests.kernels.test_lowering import cuda_program
@@ -43,6 +43,27 @@ def test_tiles_of_rows(chosen):
         # Warps that read the same words would see them at different times.
         words = tuned.window * tuned.lanes
         assert chosen is tuning.chain or tuned.warps == 1 or words >= 32 * tuned.warps, shape
+
+
+@pytest.mark.parametrize("method", strategies.LOOKING)
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_tiles_as_methods_take_them(method, exclusive):
+    few_lanes = [
+        dataclasses.replace(shape, inner=inner, long_steps=shape.equations == 60)
+        for shape in SHAPES
+        for inner in (shape.inner, *range(3, 16), 21)
+        if inner == shape.inner or (shape.inner, shape.outer, shape.n) == (2, 1, 2**21)
+    ]
+    for shape in few_lanes:
+        form = {"reverse": exclusive, "exclusive": exclusive, "may_weave": lambda _: True}
+        tuned = strategies.settled(shape, tuning.lookback(shape), method, **form)
+        if tuned.length >= shape.n:
+            continue
+        assert is_power_of_2(tuned.lanes), shape
+        assert tuned.warps == 1 or tuned.window * tuned.lanes >= 32 * tuned.warps, (shape, tuned)
+        if tuned.chunk:
+            threads = 32 * tuned.warps
+            assert tuned.length * tuned.lanes == threads * tuned.chunk * tuned.together, shape
 
 
 def test_parts_are_whole_strips():

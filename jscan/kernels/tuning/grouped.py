@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jscan.kernels.tuning.cut import Shape, Tuning
+from jscan.kernels.tuning.cut import THREADS, Shape, Tuning
 
 BESIDE_LANES = 8
 """Words of a window beside lanes, each of which has words of its own: a window is dear.
@@ -38,7 +38,10 @@ def in_groups(shape: Shape, chosen: Tuning) -> Tuning:
         if one_word and long and shape.outer * shape.n <= FEW:
             return dataclasses.replace(chosen, warps=2, window=64)
         return chosen
-    return dataclasses.replace(chosen, window=BESIDE_LANES)
+    # Each thread looks at a word of its own, so that narrow windows are of few warps.
+    warps = min(chosen.warps, max(1, BESIDE_LANES * chosen.lanes // THREADS))
+    length = chosen.length * warps // chosen.warps
+    return dataclasses.replace(chosen, length=length, warps=warps, window=BESIDE_LANES)
 
 
 def group_sizes(window: int, inner: int) -> tuple[int, ...]:
