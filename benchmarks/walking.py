@@ -38,7 +38,7 @@ def add_to(walk: argparse.ArgumentParser) -> None:
         "--only", type=int, nargs="+", metavar="NUMBER", help="the cases of these numbers alone"
     )
     cuts = "force a cut: length, lanes, warps and tiles a window, then NAME=NUMBER as in `Tuning`"
-    walk.add_argument("--cut", nargs="+", metavar="NUMBER", help=cuts)
+    walk.add_argument("--cut", type=_part, nargs="+", metavar="NUMBER", help=cuts)
     walk.add_argument(
         "--largest", type=_size, default=LARGEST, help="the most elements, as a number or 2^k"
     )
@@ -80,6 +80,14 @@ def _size(text: str) -> int:
     return int(base) ** int(exponent or 1)
 
 
+def _part(text: str) -> tuple[str, int]:
+    """A number of a cut and its name, which is empty where the place tells."""
+    name, _, number = text.rpartition("=")
+    if name and name not in {field.name for field in dataclasses.fields(Tuning)}:
+        raise argparse.ArgumentTypeError(f"{name!r} is no part of a cut")
+    return name, int(number)
+
+
 def asked(options: argparse.Namespace) -> int:
     """Does what the command line says; 1 if something was wrong or failed."""
     if options.show:
@@ -117,12 +125,11 @@ def _steps(options: argparse.Namespace) -> Iterator[Step]:
         yield step
 
 
-def _cut(told: Sequence[str]) -> Tuning:
+def _cut(parts: Sequence[tuple[str, int]]) -> Tuning:
     """The cut of numbers, and of numbers with names."""
-    left = iter([field.name for field in dataclasses.fields(Tuning)])
-    pairs = [each.split("=") if "=" in each else (next(left), each) for each in told]
-    cut: dict[str, Any] = {name: int(number) for name, number in pairs}
-    return Tuning(**cut)
+    numbers: list[Any] = [number for name, number in parts if not name]
+    named: dict[str, Any] = {name: number for name, number in parts if name}
+    return Tuning(*numbers, **named)
 
 
 def show(options: argparse.Namespace) -> int:

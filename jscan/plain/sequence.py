@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from jscan.plain import stacked
 from jscan.plain.chunks import scan_in_chunks
 from jscan.plain.scan import scan_in_plain_jax
 from jscan.plain.serial import (
+    AS_TREES,
     OF_LOGARITHMS,
     Walk,
     can_be_walked,
@@ -118,7 +120,8 @@ def is_faster_in_sequence(
     shape = extent.full_shape([*operands, *(start or [])])
     if not can_be_walked(operands, shape, axis):
         return False
-    if shape[axis] > OF_LOGARITHMS and is_of_logarithms(combine.jaxpr):
+    is_long = shape[axis] > OF_LOGARITHMS and math.prod(shape) <= AS_TREES
+    if is_long and not (reverse or segmented) and is_of_logarithms(combine.jaxpr):
         return False
     walk = _walk(combine, used, shape, axis=axis, reverse=reverse, segmented=segmented)
     return walk.is_compiled_whole(is_fast(combine.jaxpr))

@@ -67,8 +67,9 @@ longer one after another than in a tree, where many are computed at once."""
 LOGARITHMS = frozenset(("log", "log1p"))
 """Operations that take most of all, and twice in a loop that carries a prefix."""
 
-OF_LOGARITHMS = 512
-"""The longest axis that a loop takes by those."""
+OF_LOGARITHMS, AS_TREES = 512, 2**20
+"""The longest axis that a loop takes by those, and up to how many elements in all longer ones are
+trees, of which several processors take parts. In reverse and by segments trees are slower."""
 
 State = TypeVar("State")
 """What a step hands on to the next one: a pytree of arrays."""

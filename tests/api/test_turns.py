@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -170,3 +171,5 @@ def test_lanes_by_fast_operations_are_a_loop_and_exponentials_among_few_a_tree(l
     assert has_loop(size) == (lanes >= 64)
     assert has_loop(jscan.cumlogsumexp, short) == (lanes >= 64)
     assert not has_loop(jscan.cumlogsumexp)
+    backwards = functools.partial(jscan.cumlogsumexp, reverse=True)
+    assert has_loop(backwards) == (lanes >= 64)

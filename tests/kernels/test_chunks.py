@@ -141,9 +141,14 @@ def test_cuts_of_a_few_lanes(width, leaves, inner, chunk, together):
 
 
 @pytest.mark.parametrize(
-    ("n", "inner", "width"), [(2**24, 3, 4), (2**10, 16, 4), (2**22, 64, 4), (2**22, 8, 16)]
+    ("n", "inner", "width", "equations"),
+    [
+        *[(2**24, 3, 4, 1), (2**10, 16, 4, 1), (2**22, 64, 4, 1), (2**22, 8, 16, 1)],
+        *[(2**22, 7, 8, 32), (2**22, 10, 16, 32)],
+    ],
 )
-def test_other_cuts_are_as_they_were(n, inner, width):
-    shape = tuning.Shape(1, n, inner, width, max(1, width // 8), False, equations=1)
+def test_other_cuts_are_as_they_were(n, inner, width, equations):
+    leaves = 2 if width == 8 else max(1, width // 8)
+    shape = tuning.Shape(1, n, inner, width, leaves, False, equations)
     cut = tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
     assert cut.chunk == 0

@@ -11,6 +11,9 @@ from jscan.kernels.tuning.cut import THREADS, Shape, Tuning, next_power_of_2
 
 STRIP = 16
 """Positions of a strip of lanes."""
+MANY = 16
+"""Operators of more equations are not repeated for the positions of a chunk: programs would take a
+minute to compile, for 32 equations and 32 positions."""
 LIGHT = 4
 """Operators of more equations are not held: an element is combined once more than otherwise."""
 
@@ -44,8 +47,10 @@ def as_read(
         return wide
     if shape.complex:
         return chosen
-    pair = few_lanes and shape.width == 8 and (shape.segmented or shape.leaves == 2)
-    if shape.equations > LIGHT and not pair:
+    pair = shape.leaves == 2 and shape.equations <= MANY // 2
+    if shape.equations > LIGHT and not (
+        few_lanes and shape.width == 8 and (shape.segmented or pair)
+    ):
         return chosen
     if few_lanes:
         held = _in_chunks(shape) or chosen
@@ -201,7 +206,8 @@ def _in_wide_chunks(shape: Shape) -> Tuning | None:
     """
     few = shape.outer * shape.n * shape.inner < 2**22
     quads = shape.width == 16
-    if few or shape.segmented or shape.long_steps or not 8 < shape.width <= 16:
+    light = shape.equations <= MANY and not shape.long_steps
+    if few or shape.segmented or not light or not 8 < shape.width <= 16:
         return None
     if not (9 if quads else 5) <= shape.inner < 16 or shape.leaves > 4:
         return None
