@@ -141,14 +141,15 @@ def test_cuts_of_a_few_lanes(width, leaves, inner, chunk, together):
 
 
 @pytest.mark.parametrize(
-    ("n", "inner", "width", "equations"),
+    ("n", "inner", "width", "segmented", "equations"),
     [
-        *[(2**24, 3, 4, 1), (2**10, 16, 4, 1), (2**22, 64, 4, 1), (2**22, 8, 16, 1)],
-        *[(2**22, 7, 8, 32), (2**22, 10, 16, 32)],
+        *[(2**24, 3, 4, False, 1), (2**10, 16, 4, False, 1), (2**22, 64, 4, False, 1)],
+        *[(2**22, 8, 16, False, 1), (2**22, 7, 8, False, 32), (2**22, 10, 16, False, 32)],
+        (2**22, 7, 8, True, 32),
     ],
 )
-def test_other_cuts_are_as_they_were(n, inner, width, equations):
+def test_other_cuts_are_as_they_were(n, inner, width, segmented, equations):
     leaves = 2 if width == 8 else max(1, width // 8)
-    shape = tuning.Shape(1, n, inner, width, leaves, False, equations)
+    shape = tuning.Shape(1, n, inner, width, leaves, segmented, equations)
     cut = tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
     assert cut.chunk == 0

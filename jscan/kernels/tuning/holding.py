@@ -47,10 +47,10 @@ def as_read(
         return wide
     if shape.complex:
         return chosen
-    pair = shape.leaves == 2 and shape.equations <= MANY // 2
-    if shape.equations > LIGHT and not (
-        few_lanes and shape.width == 8 and (shape.segmented or pair)
-    ):
+    most = LIGHT
+    if few_lanes and shape.width == 8:
+        most = MANY if shape.segmented else MANY // 2 if shape.leaves == 2 else LIGHT
+    if shape.equations > most:
         return chosen
     if few_lanes:
         held = _in_chunks(shape) or chosen
