@@ -49,20 +49,25 @@ def test_sums(strategy, reverse, exclusive, segmented, dtype, tile, shape):
 
 @every_tile
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("segmented", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
 @by_kernel
-def test_what_does_not_commute(strategy, dtype, reverse, tile):
+def test_what_does_not_commute(strategy, dtype, segmented, reverse, tile):
     rng = np.random.default_rng(1)
     a, b = (rng.integers(-1, 2, (3, 150, 7)).astype(dtype) for _ in range(2))
     if dtype == "complex64":
         a, b = a * np.complex64(1j), b * np.complex64(1 + 1j)
+    flags = head_flags((150,), share=0.05) if segmented else np.zeros(150, bool)
     h, expected = np.zeros((3, 7), dtype), np.empty_like(b)
     for t in range(149, -1, -1) if reverse else range(150):
-        h = a[:, t] * h + b[:, t]
+        begins = flags[(t + 1) % 150] if reverse else flags[t]
+        h = (a[:, t] * h if not begins else 0) + b[:, t]
         expected[:, t] = h
 
     def call(a: Any, b: Any) -> Any:
-        return jscan.linear_recurrence(a, b, axis=1, reverse=reverse, method="lookback")
+        how: dict[str, Any] = {"reverse": reverse, "method": "lookback"}
+        how["segments"] = flags if segmented else None
+        return jscan.linear_recurrence(a, b, axis=1, **how)
 
     reference.assert_equal(run(strategy, tile, call, a, b), expected)
 
@@ -135,7 +140,26 @@ def test_cuts_of_a_few_lanes(width, leaves, inner, chunk, together):
     shape = tuning.Shape(1, 2**22, inner, width, leaves, False, equations=3)
     cut = tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
     assert (cut.chunk, cut.together) == (chunk, together)
-    # A thread has a chunk of one lane, or of those that it takes together.
+    _check_chunk(cut)
+
+
+@pytest.mark.parametrize(
+    ("width", "leaves", "inner", "chunk", "together"),
+    [
+        *[(2, 1, 8, 32, 2), (2, 1, 28, 32, 2), (4, 1, 28, 16, 1), (8, 1, 19, 16, 1)],
+        *[(16, 2, 6, 16, 1), (16, 4, 11, 16, 1), (16, 2, 15, 16, 1)],
+    ],
+)
+def test_cuts_of_a_few_lanes_by_segments(width, leaves, inner, chunk, together):
+    shape = tuning.Shape(1, 2**22, inner, width, leaves, True, equations=3)
+    cut = tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
+    assert (cut.chunk, cut.together) == (chunk, together)
+    _check_chunk(cut)
+
+
+def _check_chunk(cut: tuning.Tuning) -> None:
+    """A thread has a chunk of one lane, or of those that it takes together."""
+    chunk, together = cut.chunk, cut.together
     assert cut.length // chunk * cut.lanes == 32 * cut.warps * together
     assert cut.window * cut.lanes >= 32 * cut.warps
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -208,7 +209,54 @@ def test_segmented_lanes_are_held_or_read_twice():
     )
 
 
-@pytest.mark.parametrize("shape", [(300, 70000), (70, 131075), (2, 40, 40000), (500, 300, 143)])
+def test_long_axes_of_some_lanes_are_read_twice():
+    def cut(inner: int, n: int = 2**20, outer: int = 1, **what: Any) -> Tuning:
+        shape = dataclasses.replace(shape_of(inner, n, **what), outer=outer)
+        return tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
+
+    by_segments = {"segmented": True}
+    of_32, of_64 = (Tuning(256, lanes, warps=1, window=2, strip=16) for lanes in (32, 64))
+    assert cut(17, width=2) == cut(31, width=1, outer=32) == of_32
+    assert cut(50, width=2, leaves=2, equations=3) == cut(41, width=8) == of_64
+    assert cut(41, **by_segments) == cut(41, width=1, **by_segments) == of_64
+    assert cut(17, width=2, long_steps=True, equations=26, outer=100, **by_segments) == of_32
+    others = [
+        *(cut(17), cut(32, width=2), cut(17, n=2**13, width=2), cut(17, outer=33, width=2)),
+        *(cut(41), cut(41, width=2, own_flags=True, **by_segments), cut(17, **by_segments)),
+    ]
+    assert of_32 not in others
+    assert of_64 not in others
+
+
+@pytest.mark.parametrize("lanes", [17, 50])
+@pytest.mark.parametrize("segmented", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@by_kernel
+def test_some_lanes(strategy, reverse, segmented, lanes):
+    """Tiles of 256 positions, of which a lane has strips of its own."""
+    cut = Tuning(256, 32 if lanes == 17 else 64, warps=1, window=2, strip=16)
+    shape, form = (600, lanes), {"axis": 0, "reverse": reverse}
+    a, b = integers(shape, 1) % 2, integers(shape, 2)
+    flags = head_flags(shape, share=0.01) if segmented else None
+    x = jnp.asarray(np.random.default_rng(3).normal(size=shape), jnp.bfloat16)
+
+    def call(a: Any, b: Any, x: Any) -> Any:
+        how = {"segments": flags, **form}
+        return jscan.linear_recurrence(a, b, **how), jscan.cumlogsumexp(x, **how)
+
+    found, logarithms = run(strategy, cut, call, a, b, x)
+    expected = reference.scan(affine, (a, b), flags=flags, **form)[1]
+    reference.assert_equal(found, expected.astype(b.dtype))
+    wide = np.asarray(x, np.float64)
+    expected = reference.scan(np.logaddexp, wide, flags=flags, **form)
+    bound = 2.0**-7 * np.maximum(1, np.abs(expected))
+    reference.assert_within(np.asarray(logarithms, np.float64), expected, bound)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(300, 70000), (70, 131075), (2, 40, 40000), (500, 300, 143), (200003, 41), (300007, 28)],
+)
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
 @pytest.mark.parametrize("segmented", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])

@@ -89,6 +89,7 @@ class Shape:
     few_results: bool = False  # whether half of the leaves at most are results
     exclusive: bool = False
     even: bool = True  # whether all leaves are as wide
+    own_flags: bool = False  # whether each lane has flags of its own, rather than those of all
     tile: Tuning | None = None  # the cut to take instead of a chosen one
 
     @classmethod

@@ -14,6 +14,8 @@ STRIP = 16
 MANY = 16
 """Operators of more equations are not repeated for the positions of a chunk: programs would take a
 minute to compile, for 32 equations and 32 positions."""
+LONG = 2**14
+"""Positions of an axis along which tiles wait for each other, rather than for memory."""
 LIGHT = 4
 """Operators of more equations are not held: an element is combined once more than otherwise."""
 
@@ -39,12 +41,10 @@ def as_read(
             return woven
     if given or shape.n >= extent.FAR:
         return chosen
-    twice = _twice(shape)
-    if twice is not None and twice.length < shape.n:
-        return twice
-    wide = _in_wide_chunks(shape)
-    if wide is not None and wide.length < shape.n:
-        return wide
+    for of_any_operator in (_twice, _of_some_lanes, _in_wide_chunks):
+        found = of_any_operator(shape)
+        if found is not None and found.length < shape.n:
+            return found
     if shape.complex:
         return chosen
     most = LIGHT
@@ -144,9 +144,6 @@ def _twice(shape: Shape) -> Tuning | None:
     each = shape.width // shape.leaves
     if not shape.segmented or shape.leaves > 2:
         return None
-    if each == 2 and shape.long_steps and THREADS < shape.inner < 64:
-        # logaddexp of (2138033, 37), bfloat16, 1235 µs with 32 places: 66814 tiles that wait.
-        return Tuning(length=256, lanes=64, warps=1, window=2, strip=16)
     if shape.inner < 64 or shape.inner * each % 8:
         return None
     if (shape.leaves, each) == (1, 1):
@@ -156,6 +153,37 @@ def _twice(shape: Shape) -> Tuning | None:
     else:
         return None
     return Tuning(length, lanes, warps=1, window=window, strip=strip)
+
+
+def _of_some_lanes(shape: Shape) -> Tuning | None:
+    """The tile of a long axis of 17 to 63 lanes, in strips that are read twice.
+
+    Of shorter tiles there are so many that what came before takes longer to reach the last than all
+    memory to be read: 18 ns a tile. Of copy speed, as cut before and so, 2^26 elements (H100,
+    2026-11-27): int8 products of 28 lanes 0.24 and 0.31, by shared flags 0.22 and 0.45, of 41 0.26
+    and 0.33, by shared flags 0.16 and 0.38; bfloat16 sums of 28 0.38 and 0.50, of 50 0.44 and 0.55,
+    by shared flags 0.31 and 0.55; bfloat16 recurrences of 28 0.21 and 0.48, of 41 by shared flags
+    0.19 and 0.45; uint8 recurrences of 19 by shared flags 0.09 and 0.36; bfloat16 logaddexp of 19
+    0.20 and 0.28, by shared flags 0.10 and 0.30; float64 maxima of 41 0.32 and 0.58.
+
+    But by flags of their own: bfloat16 sums of 41 0.59 and 0.46, float64 maxima 0.63 and 0.54. And
+    float32 sums of 41 0.66 and 0.61, of 28 0.87 and 0.62.
+    """
+    each = shape.width // shape.leaves
+    waits = shape.n >= LONG and (shape.outer <= (32 if each <= 2 else 8) or shape.long_steps)
+    if not 16 < shape.inner < 64 or shape.inner == THREADS or shape.leaves > 2 or not waits:
+        return None
+    lanes = THREADS if shape.inner < THREADS else 2 * THREADS
+    if each > 2:
+        shared = shape.segmented and not shape.own_flags
+        beyond = shape.inner > THREADS and (shared or (each == 8 and not shape.segmented))
+        suits = shape.leaves == 1 and beyond and not shape.long_steps
+    elif shape.segmented and lanes > THREADS and shape.leaves == 1:
+        suits = shape.long_steps or not shape.own_flags
+    else:
+        even = shape.segmented and each == 2 and shape.inner % 2 == 0
+        suits = not (even and shape.leaves == 1 and shape.equations <= LIGHT)
+    return Tuning(256, lanes, warps=1, window=2, strip=STRIP) if suits else None
 
 
 def _in_chunks(shape: Shape) -> Tuning | None:
@@ -199,7 +227,10 @@ def _in_wide_chunks(shape: Shape) -> Tuning | None:
     10) 0.23 and 0.41, of (3658540, 14) 0.36 and 0.42, uint64 of (7082043, 13) 0.45 and 0.56,
     complex64 of (5495058, 9) 0.27 and 0.36, of (6472445, 11) 0.43 and 0.46; Welford's of
     (10683315, 5) 0.27 and 0.42; float64 sums of (7080098, 12) beside flags of an operator of two
-    leaves 0.39 and 0.60. But complex64 recurrences of 8 lanes 0.62 and 0.60.
+    leaves 0.39 and 0.60. But complex64 recurrences of 8 lanes 0.62 and 0.60. By segments, of 10,000
+    and of 30: int64 recurrences of 6 lanes 0.32 and 0.61, 0.39 and 0.73, of 15 0.37 and 0.56, 0.41
+    and 0.62; float64 of 11 0.28 and 0.51, 0.46 and 0.58; complex64 of 11 0.37 and 0.51, 0.45 and
+    0.58.
 
     A tile that is not in chunks has 64 totals of its warps' rounds, which each thread combines one
     after another.
@@ -207,27 +238,38 @@ def _in_wide_chunks(shape: Shape) -> Tuning | None:
     few = shape.outer * shape.n * shape.inner < 2**22
     quads = shape.width == 16
     light = shape.equations <= MANY and not shape.long_steps
-    if few or shape.segmented or not light or not 8 < shape.width <= 16:
+    if few or not light or not 8 < shape.width <= 16 or (shape.segmented and not quads):
         return None
-    if not (9 if quads else 5) <= shape.inner < 16 or shape.leaves > 4:
+    fewest = 9 if quads and not shape.segmented else 5
+    if not fewest <= shape.inner < 16 or shape.leaves > 4:
         return None
-    lanes = 4 if quads and shape.inner <= 12 else 8
+    lanes = 4 if quads and shape.inner <= 12 and not shape.segmented else 8
     # 32 positions of four words would spill.
     chunk = 16 if quads or shape.equations > LIGHT else 32
     return _chunked(lanes=lanes, chunk=chunk, warps=4, window=128 // lanes)
 
 
 def _in_segmented_chunks(shape: Shape, lanes: int) -> Tuning | None:
-    """The same by segments, of 5 to 16 lanes.
+    """The same by segments, of 5 to 31 lanes.
 
     Not in chunks and in chunks (H100, 2026-11-25): float64 minima of (5373325, 15) 1259 µs and 530,
     uint8 products of (5499276, 16) 364 and 209, recurrences of (7139141, 7), uint8, 328 and 211, of
     (8388608, 7), bfloat16, 385 and 271, maximum and sum of exponentials of (3271067, 15) 959 and
-    704; but uint16 minima of (5203034, 10) 241 and 248, bytes of 11 lanes with flags of their own
-    658 and 752.
+    704; but bytes of 11 lanes with flags of their own 658 and 752. Of copy speed, of 2^26 elements
+    by segments of 10,000 and of 30 (H100, 2026-11-27): bfloat16 sums of 8 lanes 0.63 and 0.71, 0.46
+    and 0.79, of 16 0.67 and 0.72, 0.57 and 0.83, of 28 0.33 and 0.49, 0.27 and 0.76; float32 sums
+    of 28 0.53 and 0.59, 0.54 and 0.82; float64 maxima of 28 0.26 and 0.56, 0.39 and 0.78.
     """
+    if (shape.leaves, shape.width) == (1, 2):
+        if shape.inner % 2:
+            return None
+        # A thread takes two lanes in a register.
+        window = max(2, 128 // lanes)
+        return _chunked(lanes=lanes, chunk=32, warps=1, window=window, together=2)
     narrow_pair = shape.leaves == 2 and shape.words == 1
-    if lanes == 32 or (shape.leaves, shape.width) == (1, 2) or (narrow_pair and lanes == 16):
+    several = shape.leaves == 2 or shape.width == 1
+    logarithms = shape.leaves == 1 and shape.long_steps  # which are summed otherwise
+    if (lanes == 32 and several) or (narrow_pair and lanes == 16) or logarithms:
         return None
     # 32 positions of words would spill.
     wide = shape.width == 8 or (shape.leaves, shape.width) == (1, 4)
