@@ -20,20 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jscan.kernels import language
+from jscan.kernels.carrying import behind, has_own_lanes, onward
 from jscan.kernels.chunks import ChunkedTile, may_chunk
 from jscan.kernels.description import Scan
 from jscan.kernels.folding import FoldedTile, may_fold
-from jscan.kernels.forms import (
-    Form,
-    OperatorAggregates,
-    behind,
-    form,
-    has_own_lanes,
-    onward,
-)
+from jscan.kernels.forms import Form, OperatorAggregates, form
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import FLAG, commuting_identity
-from jscan.kernels.reduce_then_scan import Part, part_total, scan_part
+from jscan.kernels.strips import Part, part_total, scan_part
 from jscan.kernels.tile import Tile
 from jscan.kernels.tuning import Tuning
 

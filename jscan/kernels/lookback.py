@@ -41,10 +41,10 @@ from jscan.kernels.forms import Aggregates, whole
 from jscan.kernels.held import worked
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import FLAG, flag_value
-from jscan.kernels.reduce_then_scan import Part, scan_part
 from jscan.kernels.registers import constant, take
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.steps import Step
+from jscan.kernels.strips import Part, scan_part
 from jscan.kernels.tile import Tile
 from jscan.kernels.tuning import Tuning
 

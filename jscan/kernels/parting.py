@@ -31,8 +31,8 @@ from jscan.kernels.language import Ref
 from jscan.kernels.moving import Moving
 from jscan.kernels.operator import trace_scalars
 from jscan.kernels.ranking import COUNT, along, no_counts, of_rows, over_strips, suits_bytes
-from jscan.kernels.reduce_then_scan import Part
 from jscan.kernels.state import AGGREGATE, PREFIX
+from jscan.kernels.strips import Part
 from jscan.kernels.tile import Tile
 
 BITS = 16

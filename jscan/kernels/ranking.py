@@ -46,8 +46,8 @@ from jscan.kernels.description import Scan
 from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import trace_scalars
-from jscan.kernels.reduce_then_scan import Part, scan_part
 from jscan.kernels.state import AGGREGATE, PREFIX
+from jscan.kernels.strips import Part, scan_part
 from jscan.kernels.tile import Tile
 
 COUNT = np.dtype(np.int32)

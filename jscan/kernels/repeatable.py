@@ -56,9 +56,9 @@ from jscan.kernels.held import worked
 from jscan.kernels.language import Ref
 from jscan.kernels.lookback import Look, Lookback
 from jscan.kernels.operator import FLAG, is_float32_sum, prepare
-from jscan.kernels.reduce_then_scan import Part, scan_part
 from jscan.kernels.state import AGGREGATE, EMPTY, PREFIX, TileState
 from jscan.kernels.steps import Step
+from jscan.kernels.strips import Part, scan_part
 from jscan.kernels.tile import Tile
 from jscan.kernels.tuning import Tuning
 

@@ -17,9 +17,11 @@ import pytest
 
 import jscan
 from jscan import primitives
-from jscan.kernels import phasors, tuning
+from jscan.kernels import logaddexp, phasors, tuning
 from jscan.kernels.description import Scan
 from tests import reference
+from tests.cases import head_flags
+from tests.kernels.test_held import by_kernel, run
 
 
 def nothing(scan, leaves):
@@ -245,3 +247,99 @@ def test_the_operator_of_complex_numbers_is_exact():
     # Beside the larger one, whose logarithm is below 16 and whose phase is off by two roundings.
     assert np.abs(found - want).max() < 16 * np.finfo(np.float32).eps
     assert (np.abs(im) <= np.float32(np.pi)).all()
+
+
+# Tiles that are too steep for a sum of exponentials.
+
+STEEP = {
+    "one row": ((600,), "float32", tuning.Tuning(256, 1, 1, 32)),
+    "rows inside of words": ((2, 601), "float16", tuning.Tuning(256, 1, 1, 32)),
+    "few lanes": ((150, 5), "float64", tuning.Tuning(64, 8, 4, 16)),
+    "lanes": ((70, 33), "bfloat16", tuning.Tuning(16, 32, 1, 2)),
+    "complex": ((600,), "complex64", tuning.Tuning(256, 1, 1, 32)),
+}
+STEEP_WAYS = [*itertools.product((None, "own", "shared"), (False, True), (False, True))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "segmented", "reverse", "exclusive"),
+    [
+        # By default two of each kind, which show every pair of values.
+        pytest.param(
+            *(kind, *way), marks=[] if (2 * number - k) % 12 in (0, 7) else [pytest.mark.thorough]
+        )
+        for number, kind in enumerate(STEEP)
+        for k, way in enumerate(STEEP_WAYS)
+    ],
+)
+@by_kernel
+def test_steep_tiles_are_scanned_by_strips(
+    monkeypatch, strategy, kind, segmented, reverse, exclusive
+):
+    made = []
+    strips = logaddexp._strips
+
+    def noted(*told):
+        made.append(strips(*told))
+        return made[-1]
+
+    monkeypatch.setattr(logaddexp, "_strips", noted)
+    jax.clear_caches()
+    shape, dtype, cut = STEEP[kind]
+    axis, rng = 0 if shape[0] > 2 else 1, np.random.default_rng(3)
+    x = rng.normal(size=shape) * 60
+    x[rng.random(shape) < 0.05] = -np.inf
+    wide = x + 1j * rng.uniform(-3, 3, shape) if dtype == "complex64" else x
+    x = wide.astype(jnp.dtype(dtype))
+    wide = x.astype(wide.dtype)
+    flags = None
+    if segmented:
+        flags = head_flags(shape if segmented == "own" else shape[axis : axis + 1], share=0.05)
+    how = {"axis": axis, "reverse": reverse}
+
+    def call(x):
+        form = {"segments": flags, "exclusive": exclusive, "method": "lookback", **how}
+        return jscan.cumlogsumexp(x, **form)
+
+    with jax.enable_x64(dtype == "float64"):
+        found = run(strategy, cut, call, x)
+    assert made
+    assert None not in made
+    form = {"flags": flags, "exclusive": exclusive, "identity": -np.inf, **how}
+    largest = reference.scan(np.maximum, wide.real, **form)
+    below = np.where(np.isneginf(largest), 0.0, largest)
+    expected = _sums_beside(wide, flags, exclusive=exclusive, **how)
+    with np.errstate(invalid="ignore"):
+        actual = np.exp(np.asarray(found, wide.dtype) - below)
+    eps = float(jnp.finfo(found.dtype).eps)
+    bound = 8 * eps * (8 + np.abs(below)) * np.maximum(1, np.abs(expected))
+    reference.assert_within(actual, expected, bound)
+
+
+def _sums_beside(x, flags, *, exclusive, axis, reverse):
+    """The sum of exponentials so far, divided by the largest, element by element."""
+
+    def along(values):
+        values = np.moveaxis(np.asarray(values), axis, 0)
+        return values[::-1] if reverse else values
+
+    x = along(x)
+    n = len(x)
+    begins = np.zeros((n, *x.shape[1:]), bool)
+    if flags is not None:
+        heads = np.moveaxis(flags, axis, 0) if flags.ndim > 1 else flags
+        heads = np.roll(heads, -1, 0)[::-1] if reverse else heads
+        begins |= heads.reshape(n, *heads.shape[1:], *[1] * (x.ndim - heads.ndim))
+    top, total = np.full(x.shape[1:], -np.inf), np.zeros(x.shape[1:], x.dtype)
+    found = []
+    for t in range(n):
+        top, total = np.where(begins[t], -np.inf, top), np.where(begins[t], 0, total)
+        before = total
+        higher = np.maximum(top, x[t].real)
+        finite = np.where(np.isneginf(higher), 0, higher)
+        total = total * np.exp(np.where(np.isneginf(top), -np.inf, top - finite))
+        total = total + np.where(np.isneginf(x[t].real), 0, np.exp(x[t] - finite))
+        found.append(before if exclusive else total)
+        top = higher
+    stacked = np.stack(found)
+    return np.moveaxis(stacked[::-1] if reverse else stacked, 0, axis)

@@ -12,7 +12,8 @@ import pytest
 
 import jscan
 from jscan import primitives
-from jscan.kernels import reduce_then_scan, tuning
+from jscan.kernels import tuning
+from jscan.kernels.strips import Part
 from jscan.kernels.tuning import Tuning, by_strips
 from tests import reference
 from tests.cases import head_flags
@@ -124,13 +125,13 @@ def test_leaves_of_several_dtypes(strategy, cut, exclusive):
 def test_strips_are_taken(cut, kernel, strips, monkeypatch):
     """An axis that is walked has one part; a tile that is read twice has a part in each variant."""
     made = []
-    begins = reduce_then_scan.Part.__init__
+    begins = Part.__init__
 
     def noted(self: Any, *given: Any) -> None:
         made.append(self)
         begins(self, *given)
 
-    monkeypatch.setattr(reduce_then_scan.Part, "__init__", noted)
+    monkeypatch.setattr(Part, "__init__", noted)
     with primitives.tiled(cut):
         text = cuda_program(lambda x: jscan.cumsum(x, axis=0), jnp.ones((131, 67), jnp.int32))
     assert kernel in text
