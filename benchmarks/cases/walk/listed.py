@@ -43,6 +43,7 @@ def _calls(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
                     kind = f"rows {extents[0]} × {extents[1]}"
                     yield kind, aim, cumulative("cumsum", dtype, rows, way)
     yield from _long(min(LONG, largest))
+    yield from _beside_lanes(min(LONG, largest))
 
 
 def _long(n: int) -> Iterator[tuple[str, Aim, Drawn]]:
@@ -68,3 +69,27 @@ def _long(n: int) -> Iterator[tuple[str, Aim, Drawn]]:
             yield "segmented int32", Aim(0.95, 0.90), cumulative("cumsum", "int32", row, way)
             call = cumulative("cumlogsumexp", "float32", row, way)
             yield "segmented logaddexp", Aim(0.80, 0.65), call
+
+
+def _beside_lanes(size: int) -> Iterator[tuple[str, Aim, Drawn]]:
+    """Long axes beside few lanes, whole and by segments of either kind."""
+    aim = Aim(0.50, 0.35)
+    for lanes in (19, 28, 41):
+        kind = f"long axes of {lanes} lanes"
+        for dtype, name in (("bfloat16", "cumsum"), ("int8", "cumprod"), ("float64", "cummax")):
+            for way, shape in _ways(size, lanes):
+                yield kind, aim, cumulative(name, dtype, shape, way)
+        for way, shape in _ways(size, lanes):
+            yield kind, aim, cumulative("cumlogsumexp", "bfloat16", shape, way)
+            yield kind, aim, recurrence("bfloat16", shape, way)
+    for lanes, dtype in ((6, "int64"), (15, "int64"), (11, "complex64"), (8, "bfloat16")):
+        for way, shape in _ways(size // 2, lanes):
+            yield "long axes of a few lanes", aim, recurrence(dtype, shape, way)
+
+
+def _ways(size: int, lanes: int) -> Iterator[tuple[Way, Shape]]:
+    """No segments, short ones that each lane has for itself, and long ones that all share."""
+    shape = Shape("lanes", (max(size // lanes, 1), lanes), 0)
+    parted = flagged(shape, 30, own=True), flagged(shape, 10**4)
+    for division in (Division(), *parted):
+        yield Way(False, False, division), shape
