@@ -14,6 +14,7 @@ from jscan.kernels.tuning.choose import block as block
 from jscan.kernels.tuning.choose import chain as chain
 from jscan.kernels.tuning.choose import chosen as chosen
 from jscan.kernels.tuning.choose import columns as columns
+from jscan.kernels.tuning.choose import is_heavy_half as is_heavy_half
 from jscan.kernels.tuning.choose import longest_block as longest_block
 from jscan.kernels.tuning.choose import lookback as lookback
 from jscan.kernels.tuning.choose import serial as serial

@@ -98,8 +98,7 @@ def _restarts_in_every_tile(shape: Shape, row: int, *, exclusive: bool) -> bool:
     0.41 and 0.59; (1781, 50257), bfloat16, reversed, 0.41 and 0.50. But (8, 6206413), exclusive,
     0.57 and 0.44, rows of 9 0.50 and 0.47.
     """
-    heavy = shape.long_steps and (shape.width, shape.leaves) == (2, 1)
-    return heavy and not exclusive and SHORT <= row < LONG
+    return choose.is_heavy_half(shape) and not exclusive and SHORT <= row < LONG
 
 
 def _held(shape: Shape, row: int, *, exclusive: bool) -> int:
