@@ -83,6 +83,11 @@ class Marks:
         """Whether several rows of the shape ``full`` share one row of flags."""
         return math.prod(self.of_bytes.shape) == self.n < math.prod(full)
 
+    def differ_beside(self, axis: int, full: Sequence[int]) -> bool:
+        """Whether lanes of the shape ``full`` have flags of their own, and do not share a row's."""
+        shape = self.of_bytes.shape
+        return len(shape) == len(full) and math.prod(shape[axis + 1 :]) > 1
+
     def of_rows(self, rows: int) -> Marks:
         """Those of so many rows that share these, one behind the other, in words."""
         words = bits.repeated(self.as_bytes().reshape(-1).astype(jnp.bool_), rows)

@@ -248,21 +248,24 @@ class LinearTile(LinearAggregates):
 
 
 STRIPS = 8
-"""So many of a tile."""
+"""So many of a tile, where each has `SHORTEST` positions."""
+SHORTEST = 4
+"""What begins anew where an axis begins does so in the first strip, two positions at most in it."""
 
 
 def _strips(scan: Scan, tile: Tile, inputs: Sequence[Ref]) -> Part | None:
-    """The tile as a part of strips; None where these would be short, or begin inside of words.
+    """The tile as a part of strips; None where it has rows of its own, or is short, far or woven.
 
     With them a tile of 1024 places, bfloat16, by segments of bits, takes 162 registers, 233
-    without; 2048 places of float16 96 and 128, 1024 of float64 by four warps 80 and 122; of 18,616
+    without; 2048 places of float16 96 and 128, 1024 of float64 by four warps 72 and 122; of 18,616
     instructions 8792 are left, of 42,288 of the float64 tile 4712 (sm_90).
     """
     g = scan.geometry
-    strip = g.length // STRIPS
+    strip = max(g.length // STRIPS, SHORTEST)
     placed = strip % max(g.word, THREADS) == 0 or g.inner > 1
-    enough = strip * g.lanes >= THREADS and placed
-    return Part(scan, strip, tile, inputs) if enough and g.rows == 1 and not g.far else None
+    several = strip < g.length and strip * g.lanes >= THREADS and placed
+    apart = g.rows > 1 or g.far or g.woven
+    return Part(scan, strip, tile, inputs) if several and not apart else None
 
 
 class SegmentedLinearTile(LinearTile):

@@ -151,7 +151,7 @@ def scan(
     wanted = tuple(u for d, u in zip(results, used, strict=True) for _ in read_dtypes(d))
     real_used = tuple(u for d, u in zip(results, used, strict=True) for _ in real_dtypes(d))
     few = 2 * sum(real_used) <= shape.leaves
-    own = marks is not None and not marks.are_shared(full)
+    own = marks is not None and marks.differ_beside(axis, full)
     shape = dataclasses.replace(shape, few_results=few, exclusive=exclusive, own_flags=own)
     down = tuning.down_lanes(shape) if method == "auto" else None
     if down or (method == "auto" and tuning.suits_two_passes(shape, sum(real_used))):

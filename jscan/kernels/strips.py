@@ -56,8 +56,8 @@ def part_total(scan: Scan, part: Part, *, to_the_end: bool = False) -> list[jax.
         *carry, left = state
         if not scan.segmented:
             return left > 0
-        restarts = carry[0] != 0
-        if scan.geometry.woven:  # whose empty lanes have no flags
+        restarts, g = carry[0] != 0, scan.geometry
+        if g.inner % g.lanes:  # empty lanes have no flags
             restarts = restarts | ~part.tile.lanes_exist(part.tile.lane())
         restarted = jnp.min(restarts.astype(jnp.int32)) > 0
         unread = jnp.bool_(False) if to_the_end else left == part.count

@@ -316,6 +316,25 @@ def test_steep_tiles_are_scanned_by_strips(
     reference.assert_within(actual, expected, bound)
 
 
+@pytest.mark.parametrize("n", [7, 13])
+def test_a_start_reaches_behind_the_first_strip(n):
+    """The first strip has all places that a start reaches, however few positions a tile has."""
+    x = np.full((n, 200), -200.0, np.float32)
+    x[-1], x[3] = 0, 300
+    flags = np.arange(n) == 0
+
+    def call(x):
+        heads, start = jnp.asarray(flags), np.float32(5)
+        return jscan.cumlogsumexp(
+            x, axis=0, segments=heads, init=start, reverse=True, exclusive=True
+        )
+
+    with primitives.interpreted():
+        found = np.asarray(jax.jit(call)(x))
+    expected = [300.0] * 3 + [np.logaddexp(5, 0)] * (n - 4) + [5.0]
+    np.testing.assert_allclose(found, np.broadcast_to(np.c_[expected], x.shape), rtol=1e-6)
+
+
 def _sums_beside(x, flags, *, exclusive, axis, reverse):
     """The sum of exponentials so far, divided by the largest, element by element."""
 

@@ -12,7 +12,7 @@ import pytest
 
 import jscan
 from jscan import primitives
-from jscan.kernels import tuning
+from jscan.kernels import flagging, tuning
 from jscan.kernels.strips import Part
 from jscan.kernels.tuning import Tuning, by_strips
 from tests import reference
@@ -227,6 +227,16 @@ def test_long_axes_of_some_lanes_are_read_twice():
     ]
     assert of_32 not in others
     assert of_64 not in others
+
+
+@pytest.mark.parametrize(
+    ("shape", "differ"),
+    [((2, 70, 41), True), ((1, 70, 41), True), ((2, 70, 1), False), ((1, 70, 1), False)],
+)
+def test_lanes_have_flags_of_their_own_where_these_differ_beside_the_axis(shape, differ):
+    flags = jnp.zeros(shape, bool)
+    marks = flagging.Marks("flags", flags, 1, shape[1], False)
+    assert marks.differ_beside(1, (2, 70, 41)) == differ
 
 
 @pytest.mark.parametrize("lanes", [17, 50])
