@@ -130,36 +130,21 @@ def test_axes_of_many_positions_are_not_cut_so(strategy, reverse, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("width", "leaves", "inner", "chunk", "together"),
+    ("segmented", "width", "leaves", "inner", "chunk", "together"),
     [
-        *[(4, 1, 16, 64, 1), (2, 1, 14, 32, 2), (2, 1, 15, 64, 1), (8, 2, 11, 32, 1)],
-        *[(4, 2, 16, 64, 1), (16, 2, 14, 16, 1), (16, 4, 9, 16, 1), (9, 2, 12, 32, 1)],
+        *[(False, 4, 1, 16, 64, 1), (False, 2, 1, 14, 32, 2), (False, 2, 1, 15, 64, 1)],
+        *[(False, 8, 2, 11, 32, 1), (False, 4, 2, 16, 64, 1), (False, 16, 2, 14, 16, 1)],
+        *[(False, 16, 4, 9, 16, 1), (False, 9, 2, 12, 32, 1)],
+        *[(True, 2, 1, 8, 32, 2), (True, 2, 1, 28, 32, 2), (True, 4, 1, 28, 16, 1)],
+        *[(True, 8, 1, 19, 16, 1), (True, 16, 2, 6, 16, 1), (True, 16, 4, 11, 16, 1)],
+        (True, 16, 2, 15, 16, 1),
     ],
 )
-def test_cuts_of_a_few_lanes(width, leaves, inner, chunk, together):
-    shape = tuning.Shape(1, 2**22, inner, width, leaves, False, equations=3)
+def test_cuts_of_a_few_lanes(segmented, width, leaves, inner, chunk, together):
+    shape = tuning.Shape(1, 2**22, inner, width, leaves, segmented, equations=3)
     cut = tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
     assert (cut.chunk, cut.together) == (chunk, together)
-    _check_chunk(cut)
-
-
-@pytest.mark.parametrize(
-    ("width", "leaves", "inner", "chunk", "together"),
-    [
-        *[(2, 1, 8, 32, 2), (2, 1, 28, 32, 2), (4, 1, 28, 16, 1), (8, 1, 19, 16, 1)],
-        *[(16, 2, 6, 16, 1), (16, 4, 11, 16, 1), (16, 2, 15, 16, 1)],
-    ],
-)
-def test_cuts_of_a_few_lanes_by_segments(width, leaves, inner, chunk, together):
-    shape = tuning.Shape(1, 2**22, inner, width, leaves, True, equations=3)
-    cut = tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
-    assert (cut.chunk, cut.together) == (chunk, together)
-    _check_chunk(cut)
-
-
-def _check_chunk(cut: tuning.Tuning) -> None:
-    """A thread has a chunk of one lane, or of those that it takes together."""
-    chunk, together = cut.chunk, cut.together
+    # A thread has a chunk of one lane, or of those that it takes together.
     assert cut.length // chunk * cut.lanes == 32 * cut.warps * together
     assert cut.window * cut.lanes >= 32 * cut.warps
 

@@ -173,10 +173,8 @@ def _of_some_lanes(shape: Shape) -> Tuning | None:
     waits = shape.n >= LONG and (shape.outer <= (32 if each <= 2 else 8) or shape.long_steps)
     # As before for shorter axes, which were not measured.
     waits |= shape.long_steps and shape.segmented and shape.inner > THREADS
-    pair = shape.leaves == 2 and shape.even
-    if not 16 < shape.inner < 64 or shape.inner == THREADS or not waits:
-        return None
-    if shape.leaves > 1 and not pair:
+    one_or_two_alike = shape.leaves <= 2 and shape.even
+    if not 16 < shape.inner < 64 or shape.inner == THREADS or not (waits and one_or_two_alike):
         return None
     lanes = THREADS if shape.inner < THREADS else 2 * THREADS
     if each > 2:
@@ -273,7 +271,7 @@ def _in_segmented_chunks(shape: Shape, lanes: int) -> Tuning | None:
         return _chunked(lanes=lanes, chunk=32, warps=1, window=window, together=2)
     narrow_pair = shape.leaves == 2 and shape.words == 1
     several = shape.leaves == 2 or shape.width == 1
-    # logaddexp is summed in a way of its own; what is no faster in it was not measured in chunks.
+    # logaddexp is summed in a way of its own; others of one leaf were not measured in chunks.
     logarithms = shape.leaves == 1 and shape.long_steps
     if (lanes == 32 and several) or (narrow_pair and lanes == 16) or logarithms:
         return None
