@@ -59,7 +59,10 @@ def block(shape: Shape) -> Tuning | None:
         # Of narrow elements as many bytes: (508380, 3, 11), bfloat16, 27 µs with 2048 elements, 28
         # with 1024, 40 with 512 (H200, 2026-11-23).
         most *= 4 // min(shape.width, 4)
-    if lanes >= shape.inner:
+    single = shape.long_steps and shape.leaves > 1 and shape.width >= 16 and shape.segmented
+    # Maximum and sum of exponentials of rows of 69, float64, by segments, 0.26 of copy speed by
+    # four rows, 0.49 by one (H100, 2026-11-27).
+    if lanes >= shape.inner and not (single and length >= 128):
         while rows * length * lanes < most and rows < shape.outer:
             rows *= 2
     elements = rows * length * lanes
@@ -254,6 +257,10 @@ def _beside_lanes(shape: Shape) -> Tuning:
     # Both together spill: logaddexp by segments, bfloat16, 972 to 2616 bytes with half the tile.
     length //= 2 ** (shape.segmented + (not light))
     heavy = shape.segmented and not light
+    if (shape.width, shape.leaves) == (12, 3) and not light and not shape.segmented:
+        # Welford of (151936, 512) 0.61 of copy speed with 16 positions, 0.76 so, of (32, 8192, 183)
+        # 0.55 and 0.68 (H100, 2026-11-27).
+        length = max(length, 32)
     if heavy and (shape.width, shape.leaves) == (4, 1) and not shape.exclusive:
         # logaddexp of (151936, 256), float32, 147 µs, 179 with 32 positions (H100, 2026-11-25), but
         # exclusive, of (1569, 51200), 283 and 249: 132 bytes spilled.

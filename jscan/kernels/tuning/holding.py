@@ -103,6 +103,8 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
         return _of_segmented_lanes(shape, chosen)
     if shape.inner < 33:
         return chosen
+    if _is_odd_and_light(shape):
+        return dataclasses.replace(chosen, **_OF_ODD)
     pair = shape.leaves == 2 and shape.width <= 4
     cuts = _narrow_pair if pair else _narrow if shape.width < 4 else _wide
     cut = cuts(shape)
@@ -113,6 +115,30 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     return dataclasses.replace(
         chosen, length=length, lanes=lanes, warps=warps, window=window, held=STRIP
     )
+
+
+_OF_ODD: dict[str, int] = {"length": 64, "lanes": 64, "warps": 1, "window": 2, "held": STRIP}
+
+
+def _is_odd_and_light(shape: Shape) -> bool:
+    """Whether narrow elements of odd rows, which are read one by one, are held 64 x 64.
+
+    Of copy speed, as cut before and so (H100, 2026-11-27): uint16 maxima of (32, 8192, 213) 0.41
+    and 0.51; bfloat16 sums of (4, 32768, 655) 0.50 and 0.60; uint8 xor of (49152, 1119) 0.39 and
+    0.45; by segments, bfloat16 last writes of (4, 32768, 366) 0.48 and 0.63, int8 sums of (61381,
+    1187) 0.36 and 0.44, uint8 products of (16, 1024, 3862) 0.37 and 0.48. But int8 maxima of (17,
+    751, 5005) by segments 0.52 and 0.45; uint8 sums of (16141, 3089) 0.51 and 0.47, bfloat16
+    a + b + a b / 2 of (3, 112895, 257) 0.58 and 0.49, exclusive uint8 xor of (175141, 331) 0.44 and
+    0.28; these three are left.
+    """
+    narrow = shape.leaves == 1 and shape.width <= 2 and not shape.exclusive
+    if not narrow or shape.inner < 64 or shape.long_steps:
+        return False
+    if shape.segmented:
+        longest = 900 if shape.width == 2 else 2**31
+        return shape.inner * shape.width % 8 != 0 and shape.inner < longest and shape.equations <= 3
+    longest = 900 if shape.width == 2 else 2048
+    return shape.inner * shape.width % 4 != 0 and shape.inner < longest and shape.equations <= 2
 
 
 def _of_segmented_lanes(shape: Shape, chosen: Tuning) -> Tuning:
@@ -128,7 +154,8 @@ def _of_segmented_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     by_words = shape.inner * each % 8 == 0 and shape.equations <= 2
     single = shape.leaves == 1 and each in (2, 4) and by_words
     pair = (shape.leaves, each) == (2, 1)
-    if shape.inner < 64 or not (single or pair):
+    odd = _is_odd_and_light(shape)
+    if shape.inner < 64 or not (single or pair or odd):
         return chosen
     return dataclasses.replace(chosen, length=64, lanes=64, warps=1, window=2, held=STRIP)
 

@@ -86,6 +86,10 @@ def of_a_warp(shape: Shape) -> int:
         # Maximum and sum of exponentials, rows of 2649, float32, 1023 µs by four warps, 1800 by
         # two; of 1002, float64, by segments, 526 by four and 1100 by one (H100, 2026-11-26).
         return max(256, 4096 // shape.registers**2)
+    if shape.selects and shape.leaves == 2 and not shape.even:
+        # The place of the greatest of rows of 1753, float16, from the other end, of copy speed by
+        # one, two, four and eight warps 0.24, 0.40, 0.60 and 0.51 (H100, 2026-11-27).
+        return 512
     flags_of_wide = shape.segmented and shape.words > shape.leaves
     pressure = shape.registers * (2 if shape.equations > 4 or flags_of_wide else 1)
     return 4096 * 2 // max(2, pressure)
