@@ -106,6 +106,7 @@ def test_every_rule_is_the_first_that_holds_for_some_shape(kind, table):
         (12, 3),
         (16, 2),
         (16, 3),
+        (16, 4),
     ]
     both, lengths = (False, True), (2**15, 2**17, 2**18, 2**19, 2**20, 2**21)
     of_operands = [

@@ -104,7 +104,7 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     if shape.inner < 33:
         return chosen
     if _is_odd_and_light(shape):
-        return dataclasses.replace(chosen, **_OF_ODD)
+        return _held_in_squares(chosen)
     pair = shape.leaves == 2 and shape.width <= 4
     cuts = _narrow_pair if pair else _narrow if shape.width < 4 else _wide
     cut = cuts(shape)
@@ -117,7 +117,9 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     )
 
 
-_OF_ODD: dict[str, int] = {"length": 64, "lanes": 64, "warps": 1, "window": 2, "held": STRIP}
+def _held_in_squares(chosen: Tuning) -> Tuning:
+    """The tile of as many positions as lanes, held in strips."""
+    return dataclasses.replace(chosen, length=64, lanes=64, warps=1, window=2, held=STRIP)
 
 
 def _is_odd_and_light(shape: Shape) -> bool:
@@ -157,7 +159,7 @@ def _of_segmented_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     odd = _is_odd_and_light(shape)
     if shape.inner < 64 or not (single or pair or odd):
         return chosen
-    return dataclasses.replace(chosen, length=64, lanes=64, warps=1, window=2, held=STRIP)
+    return _held_in_squares(chosen)
 
 
 def _twice(shape: Shape) -> Tuning | None:
