@@ -96,6 +96,9 @@ def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
         return None
     if each <= 2 and shape.width < 8:
         return 1024, 8, 1
+    if each == 8 and shape.long_steps:
+        # Maximum and sum of exponentials, float64, 0.21, and 0.42 as cut before.
+        return None
     if each == 4 and shape.even and rows.flags and (shape.equations <= 2 or shape.integers):
         # Beside bytes of flags these are at 0.9 and more as they are: minima of float32, reversed,
         # 0.97 and 0.87, int32 recurrences with a start 0.91 and 0.82; beside bits xor of int32 0.86
