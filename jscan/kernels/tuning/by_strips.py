@@ -100,11 +100,6 @@ def _suits_walks(shape: Shape) -> bool:
     measured_so_far = shape.width <= 16 and shape.leaves <= 4
     if complex_logaddexp or not measured_so_far or shape.inner < 32:
         return False
-    if shape.width == 12 and shape.own_flags:
-        # Welford of (1024, 50257) 0.44 of copy speed, and 0.69 in tiles of 16 positions and 128
-        # lanes, of (32, 256, 6038) 0.48 and 0.64, but beside int32 flags of (1024, 50265) 0.77 and
-        # 0.70 (H100, 2026-11-27).
-        return False
     if not 8 < shape.n <= (512 if shape.long_steps else 4096):
         return False
     enough = FEWER if shape.segmented and not _is_narrow(shape) else ENOUGH_LANES
