@@ -264,7 +264,13 @@ def test_cuts_that_are_chosen(shape, dtype):
 
 
 def test_cuts_fit_what_they_are_cut_for():
-    for width, leaves, segmented in ((1, 1, False), (2, 1, False), (2, 1, True), (8, 2, False)):
+    for width, leaves, segmented in (
+        (1, 1, False),
+        (1, 1, True),
+        (2, 1, False),
+        (2, 1, True),
+        (8, 2, False),
+    ):
         for inner in (33, 63, 64, 65, 127, 128, 200, 256, 671, 899, 1023, 1024, 1280, 16381):
             shape = tuning.Shape(1, 2**20, inner, width, leaves, segmented, equations=1)
             cut = tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)

@@ -59,10 +59,10 @@ def block(shape: Shape) -> Tuning | None:
         # Of narrow elements as many bytes: (508380, 3, 11), bfloat16, 27 µs with 2048 elements, 28
         # with 1024, 40 with 512 (H200, 2026-11-23).
         most *= 4 // min(shape.width, 4)
-    single = shape.long_steps and shape.leaves > 1 and shape.width >= 16 and shape.segmented
     # Maximum and sum of exponentials of rows of 69, float64, by segments, 0.26 of copy speed by
     # four rows, 0.49 by one (H100, 2026-11-27).
-    if lanes >= shape.inner and not (single and length >= 128):
+    one = _is_heavy_wide_pair(shape) and shape.segmented and length >= 128
+    if lanes >= shape.inner and not one:
         while rows * length * lanes < most and rows < shape.outer:
             rows *= 2
     elements = rows * length * lanes
@@ -190,7 +190,7 @@ def _full(shape: Shape) -> Rule:
         length = min(length, 512)
     if _is_heavy_wide_pair(shape):
         # Maximum and sum of exponentials of one row of 50 million float64, 0.09 of copy speed with
-        # 1024 places and one warp, 0.24 so (H100, 2026-11-27).
+        # 1024 places and one warp, which spill 856 bytes, 0.24 so (H100, 2026-11-27).
         return rule if shape.segmented else dataclasses.replace(rule, length=512, warps=4)
     if is_heavy_double(shape):
         return _of_heavy_double(shape, dataclasses.replace(rule, length=length))
@@ -239,7 +239,8 @@ def full_rule(shape: Shape) -> Rule:
     rule = first_match(measured.device().full, shape)
     assert rule is not None, "the last rule holds for every shape"
     if _is_heavy_wide_pair(shape) and shape.segmented:
-        # The same of 76 million float64, 0.21 of copy speed folded, 0.31 with 256 places, 0.42 so.
+        # The same of 76 million float64 beside int32 flags, 0.21 of copy speed folded, 0.31 with
+        # 256 places, 0.42 so (H100, 2026-11-27).
         return dataclasses.replace(rule, length=128, warps=1)
     return dataclasses.replace(rule, length=of_steps(shape, rule.length))
 

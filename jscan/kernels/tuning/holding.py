@@ -123,24 +123,25 @@ def _held_in_squares(chosen: Tuning) -> Tuning:
 
 
 def _is_odd_and_light(shape: Shape) -> bool:
-    """Whether narrow elements of odd rows, which are read one by one, are held 64 x 64.
+    """Whether narrow elements, of rows that begin inside of words, are held 64 x 64.
 
     Of copy speed, as cut before and so (H100, 2026-11-27): uint16 maxima of (32, 8192, 213) 0.41
     and 0.51; bfloat16 sums of (4, 32768, 655) 0.50 and 0.60; uint8 xor of (49152, 1119) 0.39 and
     0.45; by segments, bfloat16 last writes of (4, 32768, 366) 0.48 and 0.63, int8 sums of (61381,
-    1187) 0.36 and 0.44, uint8 products of (16, 1024, 3862) 0.37 and 0.48. But int8 maxima of (17,
-    751, 5005) by segments 0.52 and 0.45; uint8 sums of (16141, 3089) 0.51 and 0.47, bfloat16
+    1187) 0.36 and 0.44, uint8 products of (16, 1024, 3862) 0.37 and 0.48, but int8 maxima of (17,
+    751, 5005) 0.52 and 0.45. Left as they were: uint8 sums of (16141, 3089) 0.51 and 0.47, bfloat16
     a + b + a b / 2 of (3, 112895, 257) 0.58 and 0.49, exclusive uint8 xor of (175141, 331) 0.44 and
-    0.28; these three are left.
+    0.28, bfloat16 maxima of (10799, 5987) by segments 0.61 and 0.60.
     """
-    narrow = shape.leaves == 1 and shape.width <= 2 and not shape.exclusive
-    if not narrow or shape.inner < 64 or shape.long_steps:
+    narrow = shape.leaves == 1 and shape.width <= 2 and shape.inner >= 64
+    if not narrow or shape.exclusive or shape.long_steps:
         return False
+    row = shape.inner * shape.width
     if shape.segmented:
-        longest = 900 if shape.width == 2 else 2**31
-        return shape.inner * shape.width % 8 != 0 and shape.inner < longest and shape.equations <= 3
-    longest = 900 if shape.width == 2 else 2048
-    return shape.inner * shape.width % 4 != 0 and shape.inner < longest and shape.equations <= 2
+        few = shape.width == 1 or shape.inner < 900
+        return row % 8 != 0 and few and shape.equations <= 3
+    few = shape.inner < (2048 if shape.width == 1 else 900)
+    return row % 4 != 0 and few and shape.equations <= 2
 
 
 def _of_segmented_lanes(shape: Shape, chosen: Tuning) -> Tuning:
