@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from jscan.kernels import elements, language, memory, rows, shifting, weaving
+from jscan.kernels import elements, language, memory, rows, shifting, sliding, weaving
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry, View
 from jscan.kernels.operator import FLAG, flag_value, front
@@ -102,12 +102,12 @@ class Scan:
             return
         widest = 16 // min(d.itemsize for d in (*self.dtypes, *self.results))
         single = g.outer == 1 and g.n % widest != 0 and not g.reverse and g.word == 1
-        ends = g.n % g.length != 0 and (single or g.inner > 1)
+        ends = g.n % g.length != 0 and (single or g.inner > 1) and g.per_word == 1
         if g.tiles == 1 or not (ends or self.restarts_at_second):
             work(self, tile)
             return
         others, inside = self, tile.without_ends(of_rows=False) if ends else tile
-        last = tile.index == np.int32(0 if g.fronted else g.tiles - 1)  # the ragged
+        last = tile.index == np.int32(0 if g.fronted else g.tiles - 1)
         if self.restarts_at_second:
             others = dataclasses.replace(self, restarts_at_second=False)
             # Places in front of a row may take up the first tile, or all of it but one.
@@ -176,11 +176,7 @@ class Scan:
         shift = tile.geometry.shift
         pairs = zip(inputs, self.views, strict=False)
         parts = [part for ref, view in pairs for part in self._parts(tile, ref, view, shift)]
-        return [*parts, *self.flags(tile, inputs)]
-
-    def flags(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
-        """The tile's flags as they lie in memory, or none."""
-        return self._flags(tile, inputs, tile.geometry.shift)
+        return [*parts, *self.flags(tile, inputs, shift)]
 
     def read_together(
         self, together: Tile, each: Sequence[Tile], inputs: Sequence[Ref]
@@ -195,7 +191,7 @@ class Scan:
             for so_far, parts in zip(read, found, strict=True):
                 so_far += parts
         pairs = zip(read, each, strict=True)
-        return [[*parts, *self._flags(tile, inputs, 0)] for parts, tile in pairs]
+        return [[*parts, *self.flags(tile, inputs, 0)] for parts, tile in pairs]
 
     def _parts(self, tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
         """The tile of an operand, which may have one element for all places."""
@@ -207,7 +203,7 @@ class Scan:
             return weaving.load(tile, ref, view, shift)
         return shifting.load_parts(tile, ref, view, shift)
 
-    def _flags(self, tile: Tile, inputs: Sequence[Ref], shift: int) -> list[jax.Array]:
+    def flags(self, tile: Tile, inputs: Sequence[Ref], shift: int) -> list[jax.Array]:
         """The flags ``shift`` positions to the left, or none."""
         if not self.flagged:
             return []
@@ -224,7 +220,7 @@ class Scan:
         self, tile: Tile, inputs: Sequence[Ref], read: Sequence[jax.Array]
     ) -> list[jax.Array]:
         """The leaves of a tile of which this was `read`."""
-        shift = tile.geometry.shift
+        shift, read = tile.geometry.shift, sliding.elements(tile, inputs, self.views, read)
         values = [x.astype(d) for x, d in zip(read, self.dtypes, strict=False)]
         if self.start is not None:
             values = self._started(self.start, tile, inputs, values)
@@ -304,7 +300,7 @@ class Scan:
         return [jnp.where(here, jnp.broadcast_to(x, v.shape), v) for x, v in pairs]
 
     def _restarts(self, tile: Tile, flags: Sequence[jax.Array], shift: int) -> jax.Array:
-        """Not zero where scans restart or a row starts, from the `_flags` at ``shift``.
+        """Not zero where scans restart or a row starts, from the `flags` at ``shift``.
 
         Where a row starts they are zero with a start, as the first place has what belongs there.
         An identity that is kept ``apart`` has the first place to itself.
@@ -361,7 +357,7 @@ class Scan:
         """Writes the values that somebody uses."""
         values = list(scanned[1:] if self.segmented else scanned)
         if (self.flagged or self.restarts_at_rows) and tile.geometry.exclusive:
-            restarts = self._restarts(tile, self._flags(tile, inputs, 0), 0) != 0
+            restarts = self._restarts(tile, self.flags(tile, inputs, 0), 0) != 0
             values = [self._or_identity(restarts, v, k) for k, v in enumerate(values)]
         written = self._by_results(values)
         for ref, (own, numbers) in zip(outputs, written, strict=True):
@@ -369,6 +365,8 @@ class Scan:
                 elements.store(tile, ref, numbers, own)
             elif tile.geometry.woven:
                 weaving.store(tile, ref, own)
+            elif tile.geometry.shared:
+                sliding.store(tile, ref, own)
             else:
                 tile.store(ref, *own)
 

@@ -143,7 +143,7 @@ def load_common(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
     if g.lanes > 1:
         lane = lax.broadcasted_iota(jnp.int32, g.edge, len(g.edge) - 1)
         terms += tile.lane_terms(view.strides[2], lane)
-        if g.inner % g.lanes:
+        if g.lanes_end:
             exist = tile.lanes_exist(lane)
             mask = exist if mask is None else mask & exist
     elif view.strides[2]:

@@ -64,7 +64,7 @@ class FoldedTile(OperatorAggregates):
     def _apart(self) -> list[Leaves]:
         """What is scanned of each neighbour, in scan order."""
         scan, tile, inputs = self._scan, self._tile, self._inputs
-        flags = [] if scan.flag_bits is None else scan.flags(tile, inputs)
+        flags = [] if scan.flag_bits is None else scan.flags(tile, inputs, tile.geometry.shift)
         leaves = scan.leaves(tile, inputs, [*self._read, *flags])
         each = zip(*(language.deinterleave(x, self._width) for x in leaves), strict=True)
         return [list(x) for x in each][:: -1 if self._backwards else 1]

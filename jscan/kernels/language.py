@@ -66,34 +66,35 @@ Body = Callable[[jax.Array, Sequence[Ref]], None]
 """A kernel's body: the work of the program of this number, on these references."""
 
 
-def _primitive(name: str, *, multiple_results: bool = False) -> core.Primitive:
-    primitive = core.Primitive(f"jscan_{name}")
-    primitive.multiple_results = multiple_results
-    return primitive
+def primitive(name: str, *, multiple_results: bool = False) -> core.Primitive:
+    """A primitive of kernels, which `register` tells jax of."""
+    made = core.Primitive(f"jscan_{name}")
+    made.multiple_results = multiple_results
+    return made
 
 
-tile_scan_p = _primitive("tile_scan", multiple_results=True)
-tile_reduce_p = _primitive("tile_reduce")
-load_p = _primitive("load", multiple_results=True)
-store_p = _primitive("store", multiple_results=True)
-publish_p = _primitive("publish", multiple_results=True)
-take_ticket_p = _primitive("take_ticket")
-peek_p = _primitive("peek", multiple_results=True)
-pause_p = _primitive("pause")
-deinterleave_p = _primitive("deinterleave", multiple_results=True)
-interleave_p = _primitive("interleave")
-tile_histogram_p = _primitive("tile_histogram")
-count_bytes_p = _primitive("count_bytes")
-nan_max_p = _primitive("nan_max")
-nan_min_p = _primitive("nan_min")
-fma_p = _primitive("fma")
-fast_exp2_p = _primitive("fast_exp2")
-fast_log2_p = _primitive("fast_log2")
-unsigned_p = _primitive("unsigned")
-opaque_p = _primitive("opaque")
-unknown_p = _primitive("unknown")
-settle_p = _primitive("settle")
-hold_p = _primitive("hold")
+tile_scan_p = primitive("tile_scan", multiple_results=True)
+tile_reduce_p = primitive("tile_reduce")
+load_p = primitive("load", multiple_results=True)
+store_p = primitive("store", multiple_results=True)
+publish_p = primitive("publish", multiple_results=True)
+take_ticket_p = primitive("take_ticket")
+peek_p = primitive("peek", multiple_results=True)
+pause_p = primitive("pause")
+deinterleave_p = primitive("deinterleave", multiple_results=True)
+interleave_p = primitive("interleave")
+tile_histogram_p = primitive("tile_histogram")
+count_bytes_p = primitive("count_bytes")
+nan_max_p = primitive("nan_max")
+nan_min_p = primitive("nan_min")
+fma_p = primitive("fma")
+fast_exp2_p = primitive("fast_exp2")
+fast_log2_p = primitive("fast_log2")
+unsigned_p = primitive("unsigned")
+opaque_p = primitive("opaque")
+unknown_p = primitive("unknown")
+settle_p = primitive("settle")
+hold_p = primitive("hold")
 
 
 def when(condition: jax.Array, work: Callable[[], None]) -> None:
@@ -227,15 +228,15 @@ def load_parts(
     Both come in one access. What is read ``once`` is the first to leave the cache.
     """
     values, multipliers = zip(*terms, strict=True)
-    how: dict[str, Any] = {"multipliers": multipliers, "as_bytes": False, "once": once}
+    how: dict[str, Any] = {"multipliers": multipliers, "seen_as": None, "once": once}
     return load_p.bind(ref, *values, *_present(mask), **how)
 
 
-def load_bytes(ref: Ref, terms: Terms, *, mask: jax.Array) -> jax.Array:
-    """Reads ``ref``, seen as bytes, at the sum of ``terms``; undefined outside ``mask``."""
+def load_seen(ref: Ref, terms: Terms, bits: int, *, mask: jax.Array | None) -> jax.Array:
+    """Reads ``ref``, seen as integers of so many bits, at ``terms``; undefined outside ``mask``."""
     values, multipliers = zip(*terms, strict=True)
-    how: dict[str, Any] = {"multipliers": multipliers, "as_bytes": True, "once": False}
-    [found] = load_p.bind(ref, *values, mask, **how)
+    how: dict[str, Any] = {"multipliers": multipliers, "seen_as": bits, "once": False}
+    [found] = load_p.bind(ref, *values, *_present(mask), **how)
     return found
 
 
@@ -330,12 +331,12 @@ def _shape_at(operands: Sequence[Aval], multipliers: Sequence[int]) -> tuple[int
 
 
 def _load_abstract_eval(
-    ref: Ref, *operands: Aval, multipliers: Sequence[int], as_bytes: bool, once: bool
+    ref: Ref, *operands: Aval, multipliers: Sequence[int], seen_as: int | None, once: bool
 ) -> list[Aval]:
     del once
     shape = _shape_at(operands, multipliers)
-    if as_bytes or ref.dtype == jnp.bool_:
-        return [Aval(shape, jnp.dtype(jnp.uint8))]
+    if seen_as or ref.dtype == jnp.bool_:
+        return [Aval(shape, jnp.dtype(jnp.int32 if seen_as == 32 else jnp.uint8))]
     if ref.dtype.kind == "c":
         return [Aval(shape, jnp.dtype(jnp.float32))] * 2
     return [Aval(shape, ref.dtype)]
@@ -359,31 +360,32 @@ def _no_result(ref: Ref, *operands: Aval, **params: Any) -> list[Aval]:
 # --- registrations ------------------------------------------------------------------------------
 
 
-def _register(
+def register(
     primitive: core.Primitive, abstract_eval: Callable[..., Any], meaning: Callable[..., Any]
 ) -> None:
+    """Tells jax what ``primitive`` returns, and what it means."""
     primitive.def_abstract_eval(abstract_eval)
     multiple = primitive.multiple_results
     mlir.register_lowering(primitive, mlir.lower_fun(meaning, multiple_results=multiple))
 
 
-_register(tile_scan_p, _tile_scan_abstract_eval, meanings.tile_scan)
-_register(tile_reduce_p, _tile_reduce_abstract_eval, meanings.tile_reduce)
-_register(tile_histogram_p, _tile_histogram_abstract_eval, meanings.tile_histogram)
-_register(deinterleave_p, _deinterleave_abstract_eval, meanings.deinterleave)
-_register(interleave_p, _interleave_abstract_eval, meanings.interleave)
-_register(count_bytes_p, lambda x, **_: Aval(x.shape, jnp.dtype(jnp.int32)), meanings.count_bytes)
-_register(nan_max_p, _like_tile, jnp.maximum)
-_register(nan_min_p, _like_tile, jnp.minimum)
-_register(fma_p, _like_tile, meanings.fma)
-_register(fast_exp2_p, _like_first, lax.exp2)
-_register(fast_log2_p, _like_first, jnp.log2)
-_register(unsigned_p, lambda _, *, dtype: Aval((), dtype), meanings.unsigned)
-_register(opaque_p, _like_first, meanings.first)
-_register(unknown_p, _like_first, meanings.first)
-_register(settle_p, _like_first, meanings.first)
-_register(hold_p, _like_first, meanings.first)
-_register(pause_p, _like_first, meanings.first)
+register(tile_scan_p, _tile_scan_abstract_eval, meanings.tile_scan)
+register(tile_reduce_p, _tile_reduce_abstract_eval, meanings.tile_reduce)
+register(tile_histogram_p, _tile_histogram_abstract_eval, meanings.tile_histogram)
+register(deinterleave_p, _deinterleave_abstract_eval, meanings.deinterleave)
+register(interleave_p, _interleave_abstract_eval, meanings.interleave)
+register(count_bytes_p, lambda x, **_: Aval(x.shape, jnp.dtype(jnp.int32)), meanings.count_bytes)
+register(nan_max_p, _like_tile, jnp.maximum)
+register(nan_min_p, _like_tile, jnp.minimum)
+register(fma_p, _like_tile, meanings.fma)
+register(fast_exp2_p, _like_first, lax.exp2)
+register(fast_log2_p, _like_first, jnp.log2)
+register(unsigned_p, lambda _, *, dtype: Aval((), dtype), meanings.unsigned)
+register(opaque_p, _like_first, meanings.first)
+register(unknown_p, _like_first, meanings.first)
+register(settle_p, _like_first, meanings.first)
+register(hold_p, _like_first, meanings.first)
+register(pause_p, _like_first, meanings.first)
 batching.defbroadcasting(nan_max_p)
 batching.defbroadcasting(nan_min_p)
 batching.defbroadcasting(fma_p)

@@ -14,7 +14,7 @@ from jax import lax
 
 from jscan import extent
 from jscan.called import Leaf
-from jscan.kernels import engines, shifting, tuning
+from jscan.kernels import engines, shifting, sliding, tuning
 from jscan.kernels.complex import read_dtypes
 from jscan.kernels.language import Body, Ref
 from jscan.kernels.layout import VECTOR, Geometry, View, collapse, fronted, outer_n_inner
@@ -91,11 +91,17 @@ class Cut:
             narrow=narrow,
             fronted=woven > 0 and fronted(full[axis], reverse=reverse),
             woven=woven,
+            shared=tuned.shared,
         )
         # A thread takes one lane, or the lanes that 4 bytes hold: no access should have fewer.
         together = max(tuned.together, 4 // max(widths))
         if self.geometry.inner % together == 0 and self.geometry.lanes % together == 0:
             self.geometry = dataclasses.replace(self.geometry, together=together)
+        if tuned.shared:
+            fits = sliding.fits(self.geometry, widths) and not tuned.chunk
+            how = {"together": 1, "per_word": max(1, sliding.WORD // max(widths))}
+            shares: dict[str, Any] = how if fits else {"shared": 0}
+            self.geometry = dataclasses.replace(self.geometry, **shares)
         word = VECTOR if len(widths) > 1 else 16 // min(widths)
         if by_words:
             self.geometry = self.geometry.by_words(word, tuned.strip_or_tile)

@@ -115,6 +115,8 @@ class Geometry:
     at_once: int = 1  # neighbours that an access takes, where a tile of one lane is mirrored
     fronted: bool = False  # whether tiles are cut from the front though the axis is one row
     woven: int = 0  # positions of which a thread has all lanes (`jscan.kernels.weaving`)
+    shared: int = 0  # lanes that a tile has in common with the next one (`jscan.kernels.sliding`)
+    per_word: int = 1  # elements of a word by which tiles that share lanes are read and written
 
     @property
     def tiles(self) -> int:
@@ -171,8 +173,29 @@ class Geometry:
 
     @property
     def lane_blocks(self) -> int:
-        """The number of tiles across the lanes."""
+        """The number of tiles across the lanes.
+
+        Of those that share lanes the last one has no word for the last few.
+        """
+        if self.shared:
+            return max(1, -(-(self.inner - self.shared + 4) // self.lane_step))
         return -(-self.inner // self.lanes)
+
+    @property
+    def lane_step(self) -> int:
+        """The lanes from where a tile begins to where the next one does."""
+        return self.lanes - self.shared
+
+    def lanes_left(self, block: jax.Array) -> jax.Array:
+        """The lanes from the first one of a tile on, or as many as a tile has."""
+        if self.shared:
+            return np.int32(self.inner) - block * np.int32(self.lane_step)
+        return size_of(block, self.inner, self.lanes)
+
+    @property
+    def lanes_end(self) -> bool:
+        """Whether the last tile has lanes that do not exist."""
+        return self.inner != self.lanes + (self.lane_blocks - 1) * self.lane_step
 
     def offset(self, place: jax.Array, *, accessed: bool) -> jax.Array:
         """The place in memory of each place of a tile as it is held, or as it is ``accessed``.

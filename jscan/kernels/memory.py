@@ -32,12 +32,16 @@ def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array
 
 
 def load_meaning(
-    array: jax.Array, *operands: jax.Array, multipliers: Sequence[int], as_bytes: bool, once: bool
+    array: jax.Array,
+    *operands: jax.Array,
+    multipliers: Sequence[int],
+    seen_as: int | None,
+    once: bool,
 ) -> list[jax.Array]:
     """What `load` reads from the array behind the reference."""
     del once
-    if as_bytes:
-        array = lax.bitcast_convert_type(array, jnp.uint8)
+    if seen_as:
+        array = _as_integers(array, seen_as)
     values, mask = operands[: len(multipliers)], operands[len(multipliers) :]
     index = _index(values, multipliers)
     if mask:
@@ -73,7 +77,8 @@ def _stored_integers(
 ) -> jax.Array:
     """The bytes after integers of as many bits as the value has were written among them."""
     values, (value, *mask) = operands[: len(multipliers)], operands[len(multipliers) :]
-    size = value.dtype.itemsize
+    size, given = value.dtype.itemsize, array
+    array = _as_integers(array, 8)
     place = jnp.broadcast_to(_index(values, multipliers), value.shape) * np.int32(size)
     if mask:
         place = jnp.where(mask[0], place, array.size)
@@ -81,7 +86,25 @@ def _stored_integers(
     places = lax.expand_dims(place, [place.ndim]) + lax.broadcasted_iota(
         jnp.int32, octets.shape, place.ndim
     )
-    result: jax.Array = array.at[places].set(octets.astype(array.dtype), mode="drop")
+    after = array.at[places].set(octets, mode="drop")
+    if given.dtype == jnp.bool_:
+        return after.astype(jnp.bool_)
+    if given.dtype.itemsize > 1:
+        after = after.reshape(*given.shape, given.dtype.itemsize)
+    result: jax.Array = lax.bitcast_convert_type(after, given.dtype)
+    return result
+
+
+def _as_integers(array: jax.Array, bits: int) -> jax.Array:
+    """The memory of an array as integers of 8 or 32 bits, the last one filled up with zeros."""
+    flat = array.reshape(-1)
+    if array.dtype == jnp.bool_:
+        flat = flat.astype(jnp.uint8)
+    octets = lax.bitcast_convert_type(flat, jnp.uint8).reshape(-1)
+    if bits == 8:
+        return octets
+    whole = jnp.pad(octets, (0, -octets.size % 4)).reshape(-1, 4)
+    result: jax.Array = lax.bitcast_convert_type(whole, jnp.int32)
     return result
 
 

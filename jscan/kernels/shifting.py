@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language
+from jscan.kernels import language, sliding
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import VECTOR, View
 
@@ -35,7 +35,12 @@ their layout, to which flags would be moved through shared memory."""
 
 
 def load_parts(tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
-    """`Tile.load_parts`, by words where that is possible and worth it."""
+    """`Tile.load_parts`, by words where that is possible and worth it.
+
+    Of some that share lanes, words that hold several elements each (`sliding.elements`).
+    """
+    if tile.geometry.per_word > 1:
+        return sliding.load_parts(tile, ref, view, shift)
     count = _at_once(tile, ref)
     if not shift or not _may_move(tile, view, shift, count):
         return tile.load_parts(ref, view, shift)
@@ -52,7 +57,7 @@ def load_parts(tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
 
 def load(tile: Tile, ref: Ref, view: View, shift: int) -> jax.Array:
     """The same of an operand of real numbers."""
-    [values] = load_parts(tile, ref, view, shift)
+    [values] = sliding.elements(tile, [ref], [view], load_parts(tile, ref, view, shift))
     return values
 
 

@@ -65,7 +65,7 @@ class TangentScan(Scan):
             leaves = recurrence.Recurrence(self.component, read, self.transposed).elements(numbers)
         if not self.segmented:
             return leaves
-        return [self._restarts(tile, self._flags(tile, inputs, 0), 0), *leaves]
+        return [self._restarts(tile, self.flags(tile, inputs, 0), 0), *leaves]
 
     def leaves(
         self, tile: Tile, inputs: Sequence[Ref], read: Sequence[jax.Array]

@@ -115,7 +115,7 @@ def _by_neighbours(flags: jax.Array, ref: Ref) -> jax.Array:
     nowhere = language.opaque(jnp.int32(0))
     place = lax.broadcasted_iota(jnp.int32, flags.shape, flags.ndim - 1)
     mask = jnp.broadcast_to(nowhere != 0, flags.shape)
-    found = language.load_bytes(ref, [(nowhere, VECTOR), (place, 1)], mask=mask).astype(WORD)
+    found = language.load_seen(ref, [(nowhere, VECTOR), (place, 1)], 8, mask=mask).astype(WORD)
     above = lax.shift_left(found, jnp.full(flags.shape, 8, WORD))
     return flags | (above & jnp.full(flags.shape, 255, WORD))
 

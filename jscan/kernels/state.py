@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language
+from jscan.kernels import language, sliding
 from jscan.kernels.language import Ref
 from jscan.kernels.registers import from_bits, to_bits
 from jscan.kernels.tile import Tile
@@ -90,6 +90,14 @@ class TileState:
             terms += tile.lane_terms(1, tile.along_positions(lane) if index.ndim else lane)
         return terms
 
+    def of_first_lane(self, tile: Tile, index: jax.Array) -> Address:
+        """The address of the first word of the first lane of the tile ``index``."""
+        return [
+            (tile.row_block, sum(self.pieces) * self.tiles * self.lanes),
+            (index, self.lanes),
+            (tile.lane_block, tile.geometry.lane_step),
+        ]
+
     def publish(
         self,
         words: Ref,
@@ -104,7 +112,7 @@ class TileState:
 
         Of a tile that has no lanes, all words of several numbers are written, those in ``mask``.
         """
-        mask = _and(mask, self._existing(tile))
+        mask = _and(_and(mask, self._existing(tile)), sliding.owned_lanes(tile))
         number = tile.index if number is None else number
         for place, piece in enumerate(p for v in values for p in to_pieces(v)):
             terms = self._terms(tile, place, number)
@@ -141,7 +149,7 @@ class TileState:
     def _existing(self, tile: Tile) -> jax.Array | None:
         """Whether each lane of the tile exists; None where all do."""
         g = tile.geometry
-        if g.inner % g.lanes == 0:
+        if not g.lanes_end:
             return None
         return tile.lanes_exist(tile.lane())
 

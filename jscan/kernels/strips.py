@@ -57,7 +57,7 @@ def part_total(scan: Scan, part: Part, *, to_the_end: bool = False) -> list[jax.
         if not scan.segmented:
             return left > 0
         restarts, g = carry[0] != 0, scan.geometry
-        if g.inner % g.lanes:  # empty lanes have no flags
+        if g.lanes_end:  # empty lanes have no flags
             restarts = restarts | ~part.tile.lanes_exist(part.tile.lane())
         restarted = jnp.min(restarts.astype(jnp.int32)) > 0
         unread = jnp.bool_(False) if to_the_end else left == part.count

@@ -116,9 +116,9 @@ class Tile:
         g = self.geometry
         known = g.together * stride
         if g.far_lanes:
-            first = [(language.opaque(self.lane_block), g.lanes * stride)]
+            first = [(language.opaque(self.lane_block), g.lane_step * stride)]
         else:
-            block = self.lane_block * np.int32(g.lanes // g.together)
+            block = self.lane_block * np.int32(g.lane_step // g.together)
             first = [(language.opaque(block), known)]
         return [*first, (lane, stride)] if g.lanes > 1 else first
 
@@ -137,7 +137,7 @@ class Tile:
         checks = on_axis(shift, before, beyond)
         if g.outer % g.rows:
             checks.append(self.rows_exist(self._iota(0)))
-        if g.inner % g.lanes:
+        if g.lanes_end:
             checks.append(self.lanes_exist(self._iota(len(g.shape) - 1)))
         return functools.reduce(lax.bitwise_and, checks) if checks else None
 
@@ -189,7 +189,7 @@ class Tile:
 
     def column(self) -> Tile:
         """The tile of one lane, as it holds what all lanes share."""
-        column = self.cut(dataclasses.replace(self.geometry, lanes=1, inner=1))
+        column = self.cut(dataclasses.replace(self.geometry, lanes=1, inner=1, shared=0))
         column.lane_block = jnp.int32(0)
         return column
 
@@ -244,8 +244,7 @@ class Tile:
 
     def lanes_exist(self, lane: jax.Array) -> jax.Array:
         """Whether each of these lanes of the tile is a lane of the array."""
-        g = self.geometry
-        return lane < size_of(self.lane_block, g.inner, g.lanes)
+        return lane < self.geometry.lanes_left(self.lane_block)
 
     def at(self, index: jax.Array, *, inside: bool = False) -> Tile:
         """Another tile of the row; one ``inside``, and its neighbour, do not reach its end."""

@@ -23,7 +23,7 @@ import numpy as np
 from jax import lax
 
 from jscan import extent
-from jscan.kernels import elements, language, memory
+from jscan.kernels import elements, language, memory, sliding
 from jscan.kernels.comb import Comb
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import WORD, View, fronted
@@ -92,6 +92,8 @@ def along(tile: Tile, each: jax.Array) -> jax.Array:
     which all that it meets would be moved.
     """
     g = tile.geometry
+    if g.per_word > 1 and each.ndim:
+        return sliding.along(tile, each)
     if not g.woven:
         return tile.along_positions(each)
     lane = lax.broadcasted_iota(jnp.int32, (g.lanes,), 0)

@@ -16,6 +16,7 @@ NEGATIVE = "and.b32 t, $4, 0x80808080;"
 UNKNOWN = "{ .reg .b32 t; mov.u32 t, %lanemask_lt; and.b32 t, t, 0x80000000; or.b32 $0, $1, t; }"
 """$1 as it is: of the 32 lanes none is behind the last."""
 KINDS = "=r,=r,=r,=r,r"
+FUNNEL_KINDS = "=r,r,r,r"
 
 
 def count_bytes(*, negative: bool) -> str:
@@ -23,3 +24,8 @@ def count_bytes(*, negative: bool) -> str:
     found = NEGATIVE if negative else MARKED
     rest = " ".join(f"mov.b32 ${place}, 0;" for place in (1, 2, 3))
     return f"{{ .reg .b32 t; {found} popc.b32 $0, t; {rest} }}"
+
+
+def funnel(*, left: bool) -> str:
+    """32 bits of $2:$1, moved by $3 of them."""
+    return f"shf.{'l' if left else 'r'}.wrap.b32 $0, $1, $2, $3;"

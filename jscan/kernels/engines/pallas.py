@@ -20,7 +20,7 @@ from jax.extend import core
 
 from jscan.kernels import addresses
 from jscan.kernels import language as p
-from jscan.kernels.engines import assembly, grid, halves, interleaving
+from jscan.kernels.engines import assembly, funnels, grid, halves, interleaving
 from jscan.kernels.internals import (
     ModuleContext,
     TracebackCaches,
@@ -264,9 +264,9 @@ def _load(
         "mask": mask,
         "eviction_policy": "evict_first" if params["once"] else None,
     }
-    if params["as_bytes"] or dtype.kind != "c":
-        cast = 8 if params["as_bytes"] or dtype == jnp.bool_ else None
-        return [triton._load(parts.address(shape, cast=cast), **how)]
+    seen_as = params["seen_as"] or (8 if dtype == jnp.bool_ else None)
+    if seen_as or dtype.kind != "c":
+        return [triton._load(parts.address(shape, cast=seen_as), **how)]
     word = triton._load(parts.address(shape, cast=64), **how)
     return [halves.half(word, high=high) for high in (False, True)]
 
@@ -394,3 +394,4 @@ for primitive, lowering in (
     (p.take_ticket_p, _take_ticket),
 ):
     triton.register_lowering(primitive)(lowering)
+funnels.register()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from jscan.kernels.tuning import measured
+from jscan.kernels.tuning import measured, sharing
 from jscan.kernels.tuning.cut import HEAVY, THREADS, Shape, Tuning, next_power_of_2
 
 
@@ -138,8 +138,10 @@ def _strips_of_lanes(shape: Shape) -> Tuning:
     strip = 8 if lanes > 128 or (each >= 8 and not shape.segmented) else 16
     if lanes == 128 and shape.n > 16 and (shape.leaves, each) != (1, 1):
         strip = 8
-    length = -(-shape.n // strip) * strip
-    return Tuning(length, lanes, warps, window=1, strip=strip, ahead=_suits_ahead(shape))
+    tuned = Tuning(0, lanes, warps, window=1, strip=strip, ahead=_suits_ahead(shape))
+    if sharing.suits_walks(shape):
+        tuned = sharing.walks(shape, tuned)
+    return dataclasses.replace(tuned, length=-(-shape.n // tuned.strip) * tuned.strip)
 
 
 def _suits_ahead(shape: Shape) -> bool:

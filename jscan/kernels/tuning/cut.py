@@ -30,7 +30,8 @@ class Tuning:
     (`kernels.chunks`, `kernels.walking`). Of one that is ``woven`` a thread has all lanes of so
     many, and strips are read twice (`kernels.weaving`). Of a row so many neighbours are folded to
     two (`kernels.folding`); 0 where they are scanned as they are. Strips of an axis that is one
-    part may be read ``ahead``.
+    part may be read ``ahead``. Tiles of lanes may have so many of them ``shared`` with the next one
+    (`kernels.sliding`).
     """
 
     length: int
@@ -45,6 +46,7 @@ class Tuning:
     woven: int = 0
     fold: int = 0
     ahead: bool = False
+    shared: int = 0
 
     @property
     def strip_or_tile(self) -> int:
@@ -57,6 +59,12 @@ LONG_STEPS = frozenset(("exp", "exp2", "expm1", "log", "log1p", "logistic", "tan
 
 THREADS = 32
 """The threads of a warp."""
+
+SECTOR = 32
+"""Bytes of memory that are written at once."""
+
+LONG = 2**14
+"""Positions of an axis along which tiles wait for each other, rather than for memory."""
 
 WIDE = 12
 """Elements of more words than this are cut by their bytes."""
@@ -135,6 +143,11 @@ class Shape:
     def registers(self) -> int:
         """The registers that an element takes while it is combined: narrow ones take one each."""
         return max(self.words, next_power_of_2(self.leaves))
+
+    @property
+    def each(self) -> int:
+        """The bytes of a leaf's element in memory; of a complex one, of both its parts."""
+        return self.width // (self.leaves // 2 if self.complex else self.leaves)
 
     @property
     def large(self) -> bool:

@@ -6,16 +6,14 @@ import dataclasses
 from collections.abc import Callable
 
 from jscan import extent
-from jscan.kernels.tuning import weaving
-from jscan.kernels.tuning.cut import THREADS, Shape, Tuning, next_power_of_2
+from jscan.kernels.tuning import sharing, weaving
+from jscan.kernels.tuning.cut import LONG, THREADS, Shape, Tuning, next_power_of_2
 
 STRIP = 16
 """Positions of a strip of lanes."""
 MANY = 16
 """Operators of more equations are not repeated for the positions of a chunk: programs would take a
 minute to compile, for 32 equations and 32 positions."""
-LONG = 2**14
-"""Positions of an axis along which tiles wait for each other, rather than for memory."""
 LIGHT = 4
 """Operators of more equations are not held: an element is combined once more than otherwise."""
 
@@ -55,7 +53,7 @@ def as_read(
     if few_lanes:
         held = _in_chunks(shape) or chosen
     elif shape.inner > 1:
-        held = _of_lanes(shape, chosen)
+        held = sharing.words(shape, _of_lanes(shape, chosen))
     else:
         held = _of_neighbours(shape, chosen, forward=not reverse, exclusive=exclusive)
     return held if held.length < shape.n else chosen
@@ -99,6 +97,9 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     0.33 and 0.54; float32 sums of (100001, 671) 0.58 and 0.64, recurrences 0.80 and 0.82, of (2001,
     257, 257) 0.74 and 0.82, of (2^20, 64) 0.67 and 0.89.
     """
+    if sharing.suits_halves(shape):
+        length = 64 // shape.leaves
+        return dataclasses.replace(_held_in_squares(chosen), length=length, shared=16)
     if shape.segmented:
         return _of_segmented_lanes(shape, chosen)
     if shape.inner < 33:

@@ -23,6 +23,8 @@ from jscan.kernels.engines.source.operands import (
 from jscan.kernels.engines.source.tiles import broadcast
 
 U8, U32 = np.dtype(np.uint8), np.dtype(np.uint32)
+_SEEN = {None: None, 8: "tl.uint8", 32: "tl.int32"}
+"""What memory is seen as, by bits."""
 
 
 class _Access:
@@ -108,8 +110,8 @@ def _load(at: Equation) -> list[Operand]:
     if at.params["once"]:
         how += ', eviction_policy="evict_first"'
     if len(names) == 1:
-        by_bytes = at.params["as_bytes"] or access.ref.dtype == BOOL
-        pointer = access.pointer(shape, cast="tl.uint8" if by_bytes else None)
+        seen_as = at.params["seen_as"] or (8 if access.ref.dtype == BOOL else None)
+        pointer = access.pointer(shape, cast=_SEEN[seen_as])
         at.function.line(f"{names[0].text} = tl.load({pointer}{how})")
         return names
     word = at.function.new(U64, shape)
@@ -125,9 +127,7 @@ def _store(at: Equation) -> list[Operand]:
     access = _Access(at)
     shape, scattered = access.rest[0].shape, at.params["scattered"]
     if access.ref.dtype.kind != "c":
-        seen_as = at.params["seen_as"]
-        cast = {None: None, 8: "tl.uint8", 32: "tl.int32"}[seen_as]
-        pointer = access.pointer(shape, cast=cast, scattered=scattered)
+        pointer = access.pointer(shape, cast=_SEEN[at.params["seen_as"]], scattered=scattered)
         value, mask = access.value(0, shape).typed, access.mask(1, shape)
     else:
         pointer = access.pointer(shape, cast="tl.uint64", scattered=scattered)

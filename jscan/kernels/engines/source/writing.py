@@ -13,6 +13,7 @@ from jscan.kernels.engines.source import (
     arithmetic,
     control,
     conversions,
+    funnels,
     library,
     memory,
     tiles,
@@ -34,6 +35,7 @@ RULES: dict[str, Rule] = {
     **library.RULES,
     **conversions.RULES,
     **tiles.RULES,
+    **funnels.RULES,
     **memory.RULES,
     **dict.fromkeys(("new_ref", "ref", "mutable_array"), _reference),  # by versions of jax
 }

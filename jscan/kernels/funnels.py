@@ -1,0 +1,56 @@
+"""More in-kernel primitives: what rows that begin inside of memory's words need.
+
+    funnel    32 bits out of two neighbouring words
+    along     elements of a row by their places, which may be another thread's
+
+They are to `jscan.kernels.language` as its own are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jscan.kernels.language import Aval, primitive, register
+
+funnel_p = primitive("funnel")
+along_p = primitive("along")
+
+
+def funnel(low: jax.Array, high: jax.Array, bits: jax.Array, *, left: bool = False) -> jax.Array:
+    """The low half of ``high:low`` moved right by so many bits; the high half moved ``left``.
+
+    Words are int32, and there are 0 to 31 bits.
+    """
+    return funnel_p.bind(low, high, bits, left=left)
+
+
+def along(x: jax.Array, places: jax.Array) -> jax.Array:
+    """The elements of each row, which is the last dimension, at these places of it, int32."""
+    return along_p.bind(x, places)
+
+
+def _funnel_meaning(low: jax.Array, high: jax.Array, bits: jax.Array, *, left: bool) -> jax.Array:
+    most = jnp.full_like(bits, 31)
+    # Where there are no bits, the other word gives none: it is moved by 31, then by one more.
+    if left:
+        rest = lax.shift_right_logical(low, jnp.full_like(low, 1))
+        return lax.shift_left(high, bits) | lax.shift_right_logical(rest, most - bits)
+    rest = lax.shift_left(high, jnp.full_like(high, 1))
+    return lax.shift_right_logical(low, bits) | lax.shift_left(rest, most - bits)
+
+
+def _along_meaning(x: jax.Array, places: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(x, places, axis=-1)
+
+
+def _like_first(operand: Aval, *others: Aval, **params: Any) -> Aval:
+    del others, params
+    return operand
+
+
+register(funnel_p, _like_first, _funnel_meaning)
+register(along_p, _like_first, _along_meaning)
