@@ -40,6 +40,7 @@ from jscan.kernels import (
 )
 from jscan.kernels.complex import read_dtypes, real_dtypes, real_identity
 from jscan.kernels.description import Scan
+from jscan.kernels.exponentials import once
 from jscan.kernels.flagging import Marks, full_of, one_byte
 from jscan.kernels.launch import (
     Cut,
@@ -318,7 +319,7 @@ def described_as(
 ) -> Scan:
     """The scan as its kernels see it; flags are the last operand where it is ``segmented``."""
     by_bytes = segmented and flag_bits is None
-    operator, apart = prepare(combine), combine.apart and cut.geometry.exclusive
+    operator, apart = once(prepare(combine)), combine.apart and cut.geometry.exclusive
     return Scan(
         geometry=cut.geometry,
         operator=operator,

@@ -43,6 +43,8 @@ def settled(
     whole = method == "auto" and tuned.length >= shape.n
     if rows is not None and whole and tuning.suits_no_block(shape):
         tuned = tuning.lookback(shape)
+    if whole and tuning.is_slow_in_a_block(shape):
+        tuned = dataclasses.replace(tuning.lookback(shape), length=512, warps=1, window=32)
     if method in LOOKING and tuned.length < shape.n:
         tuned = tuning.moved(shape, tuned, reverse + exclusive)
         if may_hold:

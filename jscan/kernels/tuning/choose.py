@@ -190,8 +190,15 @@ def _full(shape: Shape) -> Rule:
         length = min(length, 512)
     if _is_heavy_wide_pair(shape):
         # Maximum and sum of exponentials of one row of 50 million float64, 0.09 of copy speed with
-        # 1024 places and one warp, which spill 856 bytes, 0.24 so (H100, 2026-11-27).
-        return rule if shape.segmented else dataclasses.replace(rule, length=512, warps=4)
+        # 1024 places and one warp, which spill 856 bytes, 0.30 with 512 and four, 0.33 so; of 76
+        # million, exclusive, 0.21 and 0.27 (H100, 2026-11-27).
+        return rule if shape.segmented else dataclasses.replace(rule, length=1024, warps=4)
+    if (shape.width, shape.leaves) == (16, 2) and shape.outer > 1 and not shape.segmented:
+        # Recurrences of (28, 2846391), float64, with one coefficient for all rows, 0.62 of copy
+        # speed with 1024 places, 0.77 so; of (31, 1808426), int64, in reverse, 0.39 and 0.46; of
+        # (26, 2304220) with its own 0.86 and 0.91; of (220, 280411), uint64, in reverse, 0.74 and
+        # 0.69. But of one row of 50 million in reverse 0.80 and 0.77 (H100, 2026-11-27).
+        length = min(length, 512)
     if is_heavy_double(shape):
         return _of_heavy_double(shape, dataclasses.replace(rule, length=length))
     if by_words and is_heavy_half(shape):

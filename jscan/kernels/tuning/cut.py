@@ -92,6 +92,7 @@ class Shape:
     widened_sums: bool = False  # whether elements are added in a wider type than they are stored in
     complex: bool = False  # whether a leaf is of complex numbers, which are two real leaves
     wide_extrema: bool = False  # whether it is the greatest or least of float64: ten instructions
+    extrema: bool = False  # whether it is the greatest or least
     selects: bool = False  # whether the operator selects what it takes from either side
     long_steps: bool = False  # whether the operator has exponentials or logarithms
     few_results: bool = False  # whether half of the leaves at most are results
@@ -128,6 +129,8 @@ class Shape:
             complex=any(leaf.dtype.kind == "c" for leaf in leaves),
             wide_extrema=[e.primitive for e in operator.jaxpr.eqns] in ([nan_max_p], [nan_min_p])
             and leaves[0].dtype == np.float64,
+            extrema=[e.primitive.name.removeprefix("jscan_nan_") for e in operator.jaxpr.eqns]
+            in (["max"], ["min"]),
             selects=any(e.primitive is lax.select_n_p for e in operator.jaxpr.eqns),
             long_steps=any(e.primitive.name in LONG_STEPS for e in operator.jaxpr.eqns),
             even=len({leaf.dtype.itemsize for leaf in leaves}) == 1,

@@ -78,6 +78,20 @@ def suits_no_block(shape: Shape) -> bool:
     return long and is_heavy_pair(shape) and shape.even and shape.uneven and shape.tile is None
 
 
+def is_slow_in_a_block(shape: Shape) -> bool:
+    """Whether rows of 64 bits that fit a tile had better be several, of 512 positions.
+
+    What takes several instructions spills: of copy speed, in a tile and so (H100, 2026-11-27), the
+    least of (28996, 3174), float64, 0.36 and 0.80, the greatest of (16937, 3512), int64, 0.47 and
+    0.89, a + b + a b of (32918, 1439), uint64, 0.67 and 0.88. But float64 affine of (32003, 2791)
+    0.74 and 0.68, products of (32000, 2432), uint64, 0.96 and 0.91.
+    """
+    long = shape.n > 1024 and shape.outer * shape.n >= FEWEST and shape.inner == 1
+    alone = (shape.width, shape.leaves) == (8, 1) and not shape.segmented and shape.tile is None
+    several = shape.extrema or (shape.integers and shape.equations > 1)
+    return long and alone and several and not shape.long_steps
+
+
 def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
     """The cut by segments.
 

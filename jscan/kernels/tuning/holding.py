@@ -112,9 +112,9 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     if cut is None:
         return chosen
     length, lanes, warps = cut
-    window = 2 if pair else 4
+    window, strip = 2 if pair else 4, 8 if cut == (64, 128, 1) else STRIP
     return dataclasses.replace(
-        chosen, length=length, lanes=lanes, warps=warps, window=window, held=STRIP
+        chosen, length=length, lanes=lanes, warps=warps, window=window, held=strip
     )
 
 
@@ -169,8 +169,9 @@ def _twice(shape: Shape) -> Tuning | None:
 
     As cut before and so, of copy speed (H100, 2026-11-26): int8 sums of (81840, 1024) 0.39 and
     0.83; float16 sqrt(a² + b²) of (128256, 256) 0.38 and 0.47, logaddexp of (49152, 1024) 0.52 and
-    0.70; the last of (1183, 51200), exclusive, 0.61 and 0.78. But float32 logaddexp of (151936,
-    256) 0.71 and 0.62.
+    0.70; the last of (1183, 51200), exclusive, 0.61 and 0.78, uint16 products of (30522, 1024) 0.49
+    and 0.79, float16 minima of (32000, 1024) 0.52 and 0.76 (2026-11-27). But float32 logaddexp of
+    (151936, 256) 0.71 and 0.62.
     """
     each = shape.width // shape.leaves
     if not shape.segmented or shape.leaves > 2:
@@ -179,7 +180,7 @@ def _twice(shape: Shape) -> Tuning | None:
         return None
     if (shape.leaves, each) == (1, 1):
         length, lanes, strip, window = 256, 128, 8, 4
-    elif each == 2 and (shape.equations > 2 or shape.selects):
+    elif each == 2 and (shape.equations > 2 or shape.selects or shape.exclusive):
         length, lanes, strip, window = 256, 64, 16, 2
     else:
         return None
@@ -342,7 +343,9 @@ def _narrow_pair(shape: Shape) -> tuple[int, int, int] | None:
     if shape.width == 4:
         return (64, 64, 1) if shape.inner % 2 == 0 else None
     if shape.inner % 4 == 0:
-        return (32, 128, 1) if shape.inner >= 128 else None
+        # Recurrences of (50257, 1024), uint8, 0.33 of copy speed by 32 x 128 in strips of 16, 0.49
+        # so; of (32003, 2048), int8, 0.39 and 0.51 (H100, 2026-11-27).
+        return (64, 128, 1) if shape.inner >= 128 else None
     return (64, 128, 4) if shape.inner >= 900 else None
 
 
