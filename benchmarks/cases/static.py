@@ -178,14 +178,15 @@ def _rows_and_lanes() -> Iterator[Call]:
     shared: Operand = (VOCABULARY[1:], "bool")
     yield _cumulative("cumsum", (VOCABULARY, "float32"), (VOCABULARY, "bool"), axis=1)
     yield _cumulative("cumsum", (VOCABULARY, "float32"), shared, say="shared", axis=1)
-    yield _cumulative("cumsum", ((65536, 1024), "float32"), axis=1)
-    yield _cumulative("cumsum", ((65536, 100), "float32"), axis=1)
-    yield _cumulative("cumsum", ((1024, 65536), "float32"), axis=0)
-    yield _cumulative("cumsum", ((4099, 16381), "float32"), axis=0)
+    for extent in (1024, 100):
+        yield _cumulative("cumsum", ((65536, extent), "float32"), axis=1)
     for shape, dtype in (
+        ((1024, 65536), "float32"),
+        ((4099, 16381), "float32"),
         ((50257, 1280), "float16"),
         ((2**20, 64), "int8"),
         ((4099, 16381), "int8"),
+        *(((1483, 50257), "bfloat16"), ((64, 2**20 + 1), "uint8"), ((129, 2**19 + 5), "int32")),
     ):
         yield _cumulative("cumsum", (shape, dtype), axis=0)
     for lanes, dtype in ((7, "float32"), (10, "float32"), (11, "bfloat16"), (10, "int8")):

@@ -81,7 +81,7 @@ def _one_tile(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> Non
         state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), work.aggregate)
 
     with Step.LOOK_BACK.marked():
-        patient = scan.segmented and scan.geometry.lanes > 1
+        patient = scan.segmented and scan.geometry.lane_blocks > 1
         search = Lookback(scan.operator, state, words, tile, tuned.window, work, patient=patient)
         seen = search.peek(tile.index)
     with Step.SCAN.marked():
@@ -129,7 +129,8 @@ class Lookback:
     the state of many lanes takes as much of the cache's time as elements do. Of copy speed, of
     lanes by segments (H100, 2026-11-27): uint16 products of (30522, 1024) 0.38 and 0.49, int8
     recurrences of (32000, 2048) 0.37 and 0.40, float32 sums of (28996, 2336) 0.85 and 0.87. But
-    int64 affine of (16, 8192, 713), without segments, 0.67 and 0.62, others as before.
+    int64 affine of (16, 8192, 713), without segments, 0.67 and 0.62, others as before. It takes
+    registers: bfloat16 sums of 64 lanes, which are one tile, 127 for 104 (sm_90).
     """
 
     def __init__(

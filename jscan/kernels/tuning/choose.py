@@ -69,7 +69,7 @@ def block(shape: Shape) -> Tuning | None:
     programs = -(-shape.outer // rows) * -(-shape.inner // lanes)
     spread = programs < known.block_programs
     warps = min(16, max(1, elements // (1024 if spread else of_a_warp(shape))))
-    if (shape.width, shape.leaves, shape.segmented) == (8, 1, False) and elements >= 4096:
+    if (shape.width, shape.leaves, shape.segmented) == (8, 1, False) and length >= 4096:
         # int64 sums of rows of 2252 0.50 of copy speed by one warp, which takes 255 registers, 0.85
         # by two, 0.94 so; products of 2432 0.96 and 0.99 (H100, 2026-11-27).
         warps = max(warps, 4)
