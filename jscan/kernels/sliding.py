@@ -180,8 +180,7 @@ def _all(checks: Sequence[jax.Array | None]) -> jax.Array | None:
 class _Words:
     """The aligned words in which a tile's rows lie, ``shift`` positions to the left.
 
-    A row's first word is the one in which its first lane of
-    this tile lies.
+    A row's first word is the one in which the tile's first lane lies.
 
     Attributes:
       per: how many elements a word has.
