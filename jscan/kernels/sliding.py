@@ -46,10 +46,11 @@ def fits(g: Geometry, widths: Collection[int]) -> bool:
     Each row of a tile has a term of its own in every address, and what is left of words is counted
     in 32 bits.
     """
-    per, unit = max(1, WORD // min(widths)), SECTOR // min(widths)
+    per, units = max(1, WORD // min(widths)), [SECTOR // width for width in widths]
     alone = g.rows == 1 and g.inner > 1 and g.lanes > 1 and g.word == 1
     plain = not (g.woven or g.far or g.far_lanes or g.row)
-    whole = g.lanes % per == 0 and g.lane_step % (unit if g.shared >= unit else per) == 0
+    whole = all(g.lane_step % unit == 0 for unit in units if g.shared >= unit)
+    whole = whole and g.lanes % per == g.lane_step % per == 0
     counted = g.outer * per < extent.FAR and g.length * per < extent.FAR
     return alone and plain and whole and 0 < g.shared < g.lanes and counted
 

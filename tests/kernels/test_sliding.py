@@ -149,9 +149,10 @@ def test_the_array_ends_inside_of_a_word():
         ({"lanes": 66}, False),
         ({"outer": 2**30}, False),
         ({"shared": 64}, False),
+        ({"lanes": 32, "shared": 12}, False),  # no whole sectors of the wider elements
     ],
 )
 def test_what_cannot_share_lanes(changed, fits):
     g = {"outer": 1, "n": 100, "inner": 97, "rows": 1, "length": 16, "lanes": 64, "shared": 16}
     cut = Geometry(**{**g, **changed}, reverse=False, exclusive=False, mixed=False)
-    assert sliding.fits(cut, {2}) == fits
+    assert sliding.fits(cut, {2, 4}) == fits
