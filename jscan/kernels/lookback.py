@@ -81,8 +81,7 @@ def _one_tile(tuned: Tuning, refs: Sequence[Ref], scan: Scan, tile: Tile) -> Non
         state.publish(words, tile, AGGREGATE + complete.astype(jnp.int32), work.aggregate)
 
     with Step.LOOK_BACK.marked():
-        patient = scan.segmented and scan.geometry.lane_blocks > 1
-        search = Lookback(scan.operator, state, words, tile, tuned.window, work, patient=patient)
+        search = Lookback(scan.operator, state, words, tile, tuned.window, work)
         seen = search.peek(tile.index)
     with Step.SCAN.marked():
         work.scan()
@@ -123,15 +122,7 @@ class Look(NamedTuple):
 
 
 class Lookback:
-    """A tile's search for the total of everything before it in its row.
-
-    One that is ``patient`` looks at one lane of a tile until that is published, and then at all:
-    the state of many lanes takes as much of the cache's time as elements do. Of copy speed, of
-    lanes by segments (H100, 2026-11-27): uint16 products of (30522, 1024) 0.38 and 0.49, int8
-    recurrences of (32000, 2048) 0.37 and 0.40, float32 sums of (28996, 2336) 0.85 and 0.87. But
-    int64 affine of (16, 8192, 713), without segments, 0.67 and 0.62, others as before. It takes
-    registers: bfloat16 sums of 64 lanes, which are one tile, 127 for 104 (sm_90).
-    """
+    """A tile's search for the total of everything before it in its row."""
 
     def __init__(
         self,
@@ -141,11 +132,9 @@ class Lookback:
         tile: Tile,
         window: int,
         aggregates: Aggregates,
-        *,
-        patient: bool = False,
     ):
         self.operator, self.state, self.words, self.tile = operator, state, words, tile
-        self.window, self.aggregates, self.patient = window, aggregates, patient
+        self.window, self.aggregates = window, aggregates
 
     def peek(self, end: jax.Array) -> Look:
         """The window of tiles before ``end``, as it is now."""
@@ -212,28 +201,10 @@ class Lookback:
             return _Poll(look, nearest, jnp.max((empty & ~done).astype(jnp.int32)) > 0)
 
         def poll(carry: _Poll) -> _Poll:
-            if not self.patient:
-                return judged(self.again(carry.look, language.pause(end, PAUSE)))
-            waits_for = (carry.look.tags == EMPTY) & ~self.tile.along_positions(done)
-            place = jnp.max(jnp.where(waits_for, self._place(), jnp.full_like(carry.look.tags, -1)))
-            return judged(self.again(carry.look, self._published(end, place)))
+            return judged(self.again(carry.look, language.pause(end, PAUSE)))
 
         look, nearest, _ = lax.while_loop(lambda carry: carry.waits, poll, judged(seen))
         return look, nearest
-
-    def _published(self, end: jax.Array, place: jax.Array) -> jax.Array:
-        """The window's ``end``, when the tile at that place has published the state of a lane."""
-        number, nothing = end - np.int32(self.window) + place, np.int32(0)
-
-        def look(after: jax.Array) -> jax.Array:
-            slept = number + (language.pause(after, PAUSE) & nothing)
-            tag, _ = language.peek(
-                self.words, self.state.of_first_lane(self.tile, slept), jnp.bool_(True)
-            )
-            return tag
-
-        tag = lax.while_loop(lambda tag: tag == EMPTY, look, look(number))
-        return end + (tag & nothing)
 
     def _folded(self, values: jax.Array, nearest: jax.Array) -> jax.Array:
         """The total from the place ``nearest`` on, in any order."""

@@ -90,14 +90,6 @@ class TileState:
             terms += tile.lane_terms(1, tile.along_positions(lane) if index.ndim else lane)
         return terms
 
-    def of_first_lane(self, tile: Tile, index: jax.Array) -> Address:
-        """The address of the first word of the first lane of the tile ``index``."""
-        return [
-            (tile.row_block, sum(self.pieces) * self.tiles * self.lanes),
-            (index, self.lanes),
-            (tile.lane_block, tile.geometry.lane_step),
-        ]
-
     def publish(
         self,
         words: Ref,

@@ -23,7 +23,7 @@ from jax.extend import core
 import jscan
 from jscan import primitives
 from jscan.combine import trace
-from jscan.kernels import engines, language, tuning
+from jscan.kernels import engines, funnels, language, tuning
 from jscan.kernels.operator import Inexpressible, prepare
 from tests import reference
 from tests.kernels.test_lowering import cuda_program
@@ -85,7 +85,12 @@ LAX = {
     *("cond", "jit", "pjit", "while"),
 }
 """What kernels are made of, besides their operators and the primitives of `language`."""
-OURS = {p.name for p in vars(language).values() if isinstance(p, core.Primitive)}
+OURS = {
+    p.name
+    for module in (language, funnels)
+    for p in vars(module).values()
+    if isinstance(p, core.Primitive)
+}
 
 
 def primitives_of(jaxpr):

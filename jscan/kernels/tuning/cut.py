@@ -129,8 +129,8 @@ class Shape:
             complex=any(leaf.dtype.kind == "c" for leaf in leaves),
             wide_extrema=[e.primitive for e in operator.jaxpr.eqns] in ([nan_max_p], [nan_min_p])
             and leaves[0].dtype == np.float64,
-            extrema=[e.primitive.name.removeprefix("jscan_nan_") for e in operator.jaxpr.eqns]
-            in (["max"], ["min"]),
+            extrema=len(operator.jaxpr.eqns) == 1
+            and operator.jaxpr.eqns[0].primitive in (lax.max_p, lax.min_p, nan_max_p, nan_min_p),
             selects=any(e.primitive is lax.select_n_p for e in operator.jaxpr.eqns),
             long_steps=any(e.primitive.name in LONG_STEPS for e in operator.jaxpr.eqns),
             even=len({leaf.dtype.itemsize for leaf in leaves}) == 1,
