@@ -86,7 +86,11 @@ def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
         limit = tuning.longest_block(shape)
         return f"rows of {shape.n} elements do not fit one tile (at most {limit} here)"
     cut = tuning.chosen(shape, method, tuning.SCAN)
-    pairs = ((shape.outer, cut.rows), (shape.n, cut.length), (shape.inner, cut.lanes - cut.shared))
+    pairs = (
+        (shape.outer, cut.rows),
+        (shape.n, cut.length),
+        (shape.inner, max(1, cut.lanes - cut.shared)),
+    )
     programs = math.prod(-(-extent // size) for extent, size in pairs)
     if programs >= 2**31:
         return f"it takes {programs} programs, more than one launch can have"

@@ -104,7 +104,7 @@ def elements(
         return [*read]
     found: list[jax.Array] = []
     for ref, view in zip(refs, views, strict=False):
-        parts = itertools.islice(rest, memory.parts(ref.dtype))
+        parts = itertools.islice(rest, memory.parts(ref.dtype) * view.numbers)
         slides = suits(g, view, ref.dtype)
         found += [_from_words(x, ref.dtype) for x in parts] if slides else parts
     return [*found, *rest]

@@ -149,8 +149,11 @@ class Shape:
 
     @property
     def each(self) -> int:
-        """The bytes of a leaf's element in memory; of a complex one, of both its parts."""
-        return self.width // (self.leaves // 2 if self.complex else self.leaves)
+        """The bytes of a leaf's element in memory; of complex64, of both its parts.
+
+        complex128 is read as two arrays of float64.
+        """
+        return min(8, self.width // (self.leaves // 2 if self.complex else self.leaves))
 
     @property
     def large(self) -> bool:
