@@ -92,7 +92,7 @@ class Scan:
         The length of the axis may be no multiple of what a thread takes at once. Masks of its end
         would then hold for single elements, and every access be one of a single element: sum of
         200,000,003 float32 elements, 0.55 of copy speed (H200, 2026-11-22). Beside lanes they take
-        registers.
+        registers, but where one is for all elements of a word (`sliding`).
 
         Nor has any tile but the first a flag, where one is needed to leave the identity behind.
         """
@@ -107,7 +107,7 @@ class Scan:
             work(self, tile)
             return
         others, inside = self, tile.without_ends(of_rows=False) if ends else tile
-        last = tile.index == np.int32(0 if g.fronted else g.tiles - 1)
+        last = tile.index == np.int32(0 if g.fronted else g.tiles - 1)  # the ragged
         if self.restarts_at_second:
             others = dataclasses.replace(self, restarts_at_second=False)
             # Places in front of a row may take up the first tile, or all of it but one.

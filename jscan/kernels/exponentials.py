@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from jax import lax
@@ -36,6 +36,8 @@ def once(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
     if not (pairs and double):
         return operator
 
+    unused = _of_pairs_alone(operator.jaxpr, pairs)
+
     def run(*scalars: Any) -> list[Any]:
         known: dict[core.Var, Any] = {}
 
@@ -45,11 +47,14 @@ def once(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
                 x, y = operands
                 [greatest] = bound(equation, operands)
                 is_first = lax.ge(x, y)
-                other = lax.exp(lax.select(is_first, y, x) - greatest)
+                first, second = pairs[result]
+                [other] = bound(first, [lax.select(is_first, y, x) - greatest])
                 one = (greatest - greatest) + np.ones((), greatest.dtype)[()]
-                known[pairs[result][0]] = lax.select(is_first, one, other)
-                known[pairs[result][1]] = lax.select(is_first, other, one)
+                known[first.outvars[0]] = lax.select(is_first, one, other)
+                known[second.outvars[0]] = lax.select(is_first, other, one)
                 return [greatest]
+            if result in unused:
+                return [None]
             return [known[result]] if result in known else None
 
         return evaluate(operator.jaxpr, scalars, (paired, bound))
@@ -57,10 +62,22 @@ def once(operator: core.ClosedJaxpr) -> core.ClosedJaxpr:
     return trace_scalars(run, [np.dtype(a.dtype) for a in operator.in_avals])
 
 
-def _pairs(jaxpr: core.Jaxpr) -> dict[core.Var, tuple[core.Var, core.Var]]:
+Pairs: TypeAlias = dict[core.Var, tuple[core.JaxprEqn, core.JaxprEqn]]
+
+
+def _of_pairs_alone(jaxpr: core.Jaxpr, pairs: Pairs) -> set[core.Var]:
+    """The differences that nothing but the exponentials of pairs reads."""
+    of_pairs = [equation for both in pairs.values() for equation in both]
+    read = [v for e in jaxpr.eqns if e not in of_pairs for v in e.invars]
+    others = {v for v in (*read, *jaxpr.outvars) if not isinstance(v, core.Literal)}
+    differences = [v for e in of_pairs for v in e.invars if not isinstance(v, core.Literal)]
+    return set(differences) - others
+
+
+def _pairs(jaxpr: core.Jaxpr) -> Pairs:
     """By the greatest of two numbers, the exponentials of the first less it, and of the second."""
     made = {e.outvars[0]: e for e in jaxpr.eqns if len(e.outvars) == 1}
-    exponentials: dict[tuple[Any, Any], core.Var] = {}
+    exponentials: dict[tuple[Any, Any], core.JaxprEqn] = {}
     for equation in jaxpr.eqns:
         [of, *_] = equation.invars
         if equation.primitive.name != "exp" or isinstance(of, core.Literal) or of not in made:
@@ -69,12 +86,12 @@ def _pairs(jaxpr: core.Jaxpr) -> dict[core.Var, tuple[core.Var, core.Var]]:
         if difference.primitive.name == "sub":
             number, greatest = difference.invars
             if not isinstance(number, core.Literal) and not isinstance(greatest, core.Literal):
-                exponentials.setdefault((greatest, number), equation.outvars[0])
+                exponentials.setdefault((greatest, number), equation)
     found = {}
     for result, equation in made.items():
         if equation.primitive.name in GREATEST:
             numbers = [v for v in equation.invars if not isinstance(v, core.Literal)]
             both = [exponentials[result, v] for v in numbers if (result, v) in exponentials]
-            if len(set(both)) == 2:
+            if len(both) == 2 and both[0] is not both[1]:
                 found[result] = (both[0], both[1])
     return found

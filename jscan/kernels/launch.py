@@ -97,11 +97,11 @@ class Cut:
         together = max(tuned.together, 4 // max(widths))
         if self.geometry.inner % together == 0 and self.geometry.lanes % together == 0:
             self.geometry = dataclasses.replace(self.geometry, together=together)
-        if tuned.shared:
-            fits = sliding.fits(self.geometry, widths) and not tuned.chunk
-            how = {"together": 1, "per_word": max(1, sliding.WORD // max(widths))}
-            shares: dict[str, Any] = how if fits else {"shared": 0}
-            self.geometry = dataclasses.replace(self.geometry, **shares)
+        if tuned.chunk or not sliding.fits(self.geometry, widths):
+            self.geometry = dataclasses.replace(self.geometry, shared=0)
+        else:
+            per_word = max(1, sliding.WORD // max(widths))
+            self.geometry = dataclasses.replace(self.geometry, together=1, per_word=per_word)
         word = VECTOR if len(widths) > 1 else 16 // min(widths)
         if by_words:
             self.geometry = self.geometry.by_words(word, tuned.strip_or_tile)

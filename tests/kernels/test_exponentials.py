@@ -38,8 +38,8 @@ def traced(function: Callable[..., Any], dtype: str = "float64") -> Any:
         return trace_scalars(function, [np.dtype(dtype)] * count)
 
 
-def count_of(operator: Any) -> int:
-    return sum(equation.primitive.name == "exp" for equation in operator.jaxpr.eqns)
+def count_of(operator: Any, primitive: str = "exp") -> int:
+    return sum(equation.primitive.name == primitive for equation in operator.jaxpr.eqns)
 
 
 @pytest.mark.parametrize("function", [soft_maximum, exponentials])
@@ -47,6 +47,7 @@ def test_results_are_the_same(function):
     operator = traced(function)
     made = once(operator)
     assert (count_of(operator), count_of(made)) == (2, 1)
+    assert count_of(made, "sub") == 2  # those of the exponentials are gone
     pairs = np.array([*itertools.product(NUMBERS, NUMBERS)]).T
     sums = np.arange(pairs[0].size) % 5 / 4
     arguments = [*pairs] if function is exponentials else [pairs[0], sums, pairs[1], 1 - sums]
@@ -59,6 +60,21 @@ def test_results_are_the_same(function):
     for expected, found in zip(run(operator), run(made), strict=True):
         np.testing.assert_array_equal(found, expected)
         assert (np.isnan(expected) | (np.signbit(found) == np.signbit(expected))).all()
+
+
+def test_differences_that_are_results_are_kept():
+    def with_differences(m: Any, s: Any, n: Any, t: Any) -> Any:
+        greatest = jnp.maximum(m, n)
+        return m - greatest, n - greatest, *(jnp.exp(x - greatest) * y for x, y in ((m, s), (n, t)))
+
+    operator = traced(with_differences)
+    made = once(operator)
+    assert count_of(made) == 1
+    with jax.enable_x64(True):
+        arguments = [np.float64(x) for x in (1.0, 2.0, 3.0, 4.0)]
+        call = jax.jit(lambda *x: evaluate(made.jaxpr, x, (bound,)))
+        found = [float(x) for x in call(*arguments)]
+    np.testing.assert_allclose(found, [-2.0, 0.0, 2 * np.exp(-2.0), 4.0], rtol=1e-15)
 
 
 def test_others_are_left_as_they_are():
