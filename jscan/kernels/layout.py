@@ -187,7 +187,7 @@ class Geometry:
         return self.lanes - self.shared
 
     def lanes_left(self, block: jax.Array) -> jax.Array:
-        """The lanes from the first one of a tile on, or as many as a tile has."""
+        """The lanes from the first one of a tile on, or as many as it has; none where negative."""
         if self.shared:
             return np.int32(self.inner) - block * np.int32(self.lane_step)
         return size_of(block, self.inner, self.lanes)

@@ -9,8 +9,8 @@ it needs those of its left neighbour. By single elements a warp writes 32 or 64 
 which each begins and ends inside of a sector of memory: the L2 cache, which takes sectors, was 76
 to 82 % busy at 0.41 and 0.44 of copy speed (H100, 2026-11-27).
 
-Lanes that neighbouring tiles share are scanned by both, and written by one: a sector belongs to the
-tile in which it begins, so that sectors are written whole.
+Lanes that neighbouring tiles share are scanned by both, and a scan's results are written by one: a
+sector belongs to the tile in which it begins, so that sectors are written whole.
 """
 
 from __future__ import annotations

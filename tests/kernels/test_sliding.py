@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from typing import Any
 
 import jax
@@ -156,3 +158,58 @@ def test_what_cannot_share_lanes(changed, fits):
     g = {"outer": 1, "n": 100, "inner": 97, "rows": 1, "length": 16, "lanes": 64, "shared": 16}
     cut = Geometry(**{**g, **changed}, reverse=False, exclusive=False, mixed=False)
     assert sliding.fits(cut, {2, 4}) == fits
+
+
+def chosen(shape: tuning.Shape) -> tuning.Tuning:
+    """The cut of a scan by "auto" beside lanes."""
+    down = tuning.down_lanes(shape)
+    if down is not None:
+        return down
+    return tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=shape.exclusive)
+
+
+# Bytes of an element over all leaves, leaves, complex or not; bytes that an access takes of a leaf.
+ELEMENTS = {
+    (1, 1, False): 1,
+    (2, 1, False): 2,
+    (2, 2, False): 1,
+    (4, 2, False): 2,
+    (4, 1, False): 4,
+    (8, 1, False): 8,
+    (8, 2, False): 4,
+    (12, 3, False): 4,
+    (16, 2, False): 8,
+    (8, 2, True): 8,  # complex64
+    (16, 2, True): 8,  # complex128, which is two arrays
+}
+
+
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+def test_cuts_that_are_chosen_share_whole_sectors(element):
+    """None is chosen that tiles decline, or that splits the sectors of what is read."""
+    width, leaves, is_complex = element
+    sector = sliding.SECTOR // ELEMENTS[element]
+    some = 0
+    for (outer, n, inner), segmented, own in itertools.product(
+        [(1, 40, 1000003), (16, 1024, 5305), (64, 2001, 302), (32, 8192, 213), (1, 3000, 30522)],
+        (False, True),
+        (False, True),
+    ):
+        shape = tuning.Shape(outer, n, inner, width, leaves, segmented, equations=1)
+        shape = dataclasses.replace(shape, complex=is_complex, own_flags=own and segmented)
+        cut = chosen(shape)
+        if not cut.shared:
+            continue
+        some += 1
+        tile: dict[str, Any] = {
+            "rows": cut.rows,
+            "length": cut.length,
+            "lanes": cut.lanes,
+            "shared": cut.shared,
+        }
+        g = Geometry(outer, n, inner, **tile, reverse=False, exclusive=False)
+        assert cut.shared % sector == 0, shape
+        assert not cut.chunk, shape
+        for flags in (set(), {1}, {4}) if segmented else (set(),):
+            assert sliding.fits(g, {ELEMENTS[element]} | flags), shape
+    assert some
