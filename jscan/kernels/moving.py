@@ -21,11 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language, launch, tuning
+from jscan.kernels import language, launch, memory, tuning
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import trace_scalars
-from jscan.kernels.ranking import COUNT, Ranking, along, floats_of, run
+from jscan.kernels.ranking import along, floats_of, run
 from jscan.kernels.ranking import readable as readable_marks
+from jscan.kernels.ranks import COUNT, Ranking
 from jscan.kernels.tile import Tile
 
 
@@ -38,6 +39,11 @@ class Moving(Ranking):
     """
 
     moved: tuple[np.dtype, ...] = dataclasses.field(kw_only=True)
+
+    @property
+    def few(self) -> int:
+        """As of ranks, but elements are read one by one."""
+        return 3 if self.source == "runs" else 8
 
     @property
     def beside(self) -> int:
@@ -72,6 +78,35 @@ class Moving(Ranking):
             tile.scatter(output, self.size, place, *parts, where=inside)
         self.store_total(tile, outputs, count)
 
+    def fetch(
+        self, inputs: Sequence[Ref], tile: Tile, offset: jax.Array, where: jax.Array
+    ) -> list[list[jax.Array]]:
+        """The elements, so far behind the first of a tile."""
+        found = []
+        for ref, view in zip(inputs[1:], self.views[1:], strict=False):
+            stride = view.strides[1]
+            terms = [*tile.start(stride, 0), (offset, stride)]
+            terms += tile.row_terms(view, lambda: jnp.zeros_like(offset))
+            found.append(language.load_parts(ref, terms, mask=where))
+        return found
+
+    def fill(
+        self,
+        outputs: Sequence[Ref],
+        inputs: Sequence[Ref],
+        tile: Tile,
+        place: jax.Array,
+        where: jax.Array,
+    ) -> None:
+        """Writes what fills these places, behind those of marked elements."""
+        at, beside = [(tile.row_block, self.size), (place, 1)], inputs[len(self.views) :]
+        for k, output in enumerate(outputs[: len(self.moved)]):
+            fills = language.load_parts(beside[k], [(jnp.int32(0), 1)])
+            parts = [jnp.broadcast_to(fill, place.shape) for fill in fills]
+            if memory.parts(output.dtype) == 1:
+                parts = [part.astype(output.dtype) for part in parts]
+            language.store(output, at, parts, mask=where)
+
 
 def move(
     marks: jax.Array,
@@ -95,7 +130,8 @@ def move(
     marks = readable_marks(marks, source, interpret=interpret)
     operator = trace_scalars(lax.add, [COUNT] * 2)
     counts = jax.ShapeDtypeStruct(full, COUNT)
-    tuned = tuning.sends(tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile))
+    shape = tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile)
+    tuned = tuning.sends(shape, size=size, width=marks.dtype.itemsize, moves=True)
     read, rest = launch.readable([x]), [beside] if emit == "order" else launch.readable([beside])
     cut = launch.Cut([marks, *read], full, axis, tuned, widths={4})
     moving = Moving(

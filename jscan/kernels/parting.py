@@ -30,9 +30,10 @@ from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.language import Ref
 from jscan.kernels.moving import Moving
 from jscan.kernels.operator import trace_scalars
-from jscan.kernels.ranking import COUNT, along, no_counts, of_rows, over_strips, suits_bytes
+from jscan.kernels.ranking import along, no_counts, suits_bytes
+from jscan.kernels.ranks import COUNT, of_rows
 from jscan.kernels.state import AGGREGATE, PREFIX
-from jscan.kernels.strips import Part
+from jscan.kernels.strips import Part, over_strips
 from jscan.kernels.tile import Tile
 
 BITS = 16

@@ -22,16 +22,14 @@ cache:
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import heads
 from jscan.kernels import (
     flagging,
     language,
@@ -40,132 +38,16 @@ from jscan.kernels import (
     quarters,
     reduce_then_scan,
     scanning,
+    sending,
     tuning,
 )
-from jscan.kernels.description import Scan
 from jscan.kernels.forms import OperatorAggregates
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import trace_scalars
+from jscan.kernels.ranks import COUNT, Ranking
 from jscan.kernels.state import AGGREGATE, PREFIX
-from jscan.kernels.strips import Part, scan_part
+from jscan.kernels.strips import Part, over_strips, scan_part
 from jscan.kernels.tile import Tile
-
-COUNT = np.dtype(np.int32)
-
-
-@dataclasses.dataclass(frozen=True)
-class Ranking(Scan):
-    """What to count, and what to write."""
-
-    source: str  # of the marks: "mask", or head flags as "flags", or changes of value as "runs"
-    emit: str  # "before", "number", "places", "order"
-    size: int  # of the result, along the axis
-    counted: bool = dataclasses.field(default=False, kw_only=True)  # whether the total is a result
-    floats: np.dtype | None = dataclasses.field(default=None, kw_only=True)  # whose runs are sought
-
-    @property
-    def beside(self) -> int:
-        """One where ``order`` reads how many elements are unmarked."""
-        return int(self.emit == "order")
-
-    @property
-    def segmented(self) -> bool:
-        """Ranks count along the whole axis."""
-        return False
-
-    @property
-    def written(self) -> list[tuple[int, np.dtype]]:
-        """What is written along the axis, then the total, each with its size."""
-        return [(self.geometry.outer * self.size * self.geometry.inner, COUNT), *self.totals]
-
-    @property
-    def totals(self) -> list[tuple[int, np.dtype]]:
-        """The total of each row, if it is a result."""
-        return [(self.geometry.outer * self.geometry.inner, COUNT)] if self.counted else []
-
-    def split(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
-        """The input and output references out of all of the kernel's."""
-        inputs, others = self.apart(refs)
-        return inputs, others[: len(self.written)]
-
-    def read(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:
-        """The marks."""
-        return [self.marks(tile, inputs[0])]
-
-    def leaves(
-        self, tile: Tile, inputs: Sequence[Ref], read: Sequence[jax.Array]
-    ) -> list[jax.Array]:
-        """The marks as integers."""
-        del tile, inputs
-        return [x.astype(COUNT) for x in read]
-
-    def marks(self, tile: Tile, marks: Ref) -> jax.Array:
-        """Whether each element is marked."""
-        view = self.views[0]
-        here = tile.load(marks, view)
-        if self.source == "runs":
-            return self.differ(here, tile.load(marks, view, 1)) | tile.before_start(1)
-        return here != 0 if self.source == "mask" else (here != 0) | tile.before_start(1)
-
-    def differ(self, x: jax.Array, y: jax.Array) -> jax.Array:
-        """Whether elements of different runs are neighbours."""
-        return x != y if self.floats is None else heads.differ(x, y, self.floats)
-
-    def store(
-        self,
-        tile: Tile,
-        outputs: Sequence[Ref],
-        inputs: Sequence[Ref],
-        scanned: Sequence[jax.Array],
-    ) -> None:
-        """Writes what follows from the count, then the total.
-
-        Where something is written in between, compilers would read the marks a second time.
-        """
-        [count] = scanned
-        self._store_ranks(tile, outputs[0], inputs, count)
-        self.store_total(tile, outputs, count)
-
-    def _store_ranks(
-        self, tile: Tile, result: Ref, inputs: Sequence[Ref], count: jax.Array
-    ) -> None:
-        """Writes what is wanted along the axis."""
-        if self.emit == "number":
-            tile.store(result, count - np.int32(1))
-            return
-        marks = self.marks(tile, inputs[0])
-        before = count - marks.astype(COUNT)
-        if self.emit == "before":
-            tile.store(result, before)
-            return
-        place = self.places(tile, inputs[1:], marks, before)
-        value = element = tile.element()
-        if self.emit == "places":
-            value = jnp.where(marks, element, jnp.full_like(element, tile.geometry.n))
-        tile.scatter(result, self.size, place, value, where=place < np.int32(self.size))
-
-    def store_total(self, tile: Tile, outputs: Sequence[Ref], count: jax.Array) -> None:
-        """Writes how many elements of each row are marked, if that is asked for."""
-        if not self.counted:
-            return
-        g, total = tile.geometry, outputs[-1]
-
-        def write() -> None:
-            end = tile.at_end(first=g.reverse)
-            tile.scatter(total, 1, jnp.zeros_like(count), count, where=end)
-
-        language.when(tile.index == np.int32(g.tiles - 1), write)
-
-    def places(
-        self, tile: Tile, beside: Sequence[Ref], marks: jax.Array, before: jax.Array
-    ) -> jax.Array:
-        """Where each element goes, with how many marked ones before it."""
-        element = tile.element()
-        if self.emit == "order":
-            return jnp.where(marks, of_rows(tile, beside[0]) + before, element - before)
-        # The unmarked element with f unmarked ones before it goes to n-1-f.
-        last = np.int32(tile.geometry.n - 1)
-        return jnp.where(marks, before, last - element + before)
 
 
 def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Sequence[Ref]) -> None:
@@ -173,7 +55,9 @@ def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Seq
     inputs, outputs = ranking.split(refs)
     tile, words, state = Tile(ranking.geometry, program), refs[-1], lookback.tile_state(ranking)
     part = Part(ranking, tuned.strip, tile, refs)
-    total = [_count(ranking, tuned, part, inputs)]
+    held = _suits_sending(ranking, inputs[0].dtype, tuned)
+    bits = ranking.bits(tile, inputs[0]) if held else None
+    total = [_count(ranking, tuned, part, inputs) if bits is None else sending.count(bits)]
     first = jnp.broadcast_to(tile.index == 0, total[0].shape)
     state.publish(words, tile, AGGREGATE + first.astype(jnp.int32), total)
     rule = OperatorAggregates(ranking.operator, COUNT.type(0))
@@ -181,7 +65,56 @@ def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Seq
     prefix = search.prefix(search.peek(tile.index))
     inclusive = rule.combine(prefix, total)
     state.publish(words, tile, jnp.full_like(total[0], PREFIX), inclusive, ~first)
-    scan_part(ranking, part, prefix, outputs)
+    if bits is None:
+        scan_part(ranking, part, prefix, outputs)
+        return
+    before = jnp.where(first, jnp.zeros_like(total[0]), prefix[0])
+    few = total[0] * np.int32(ranking.few) <= np.int32(ranking.geometry.length)
+    lax.cond(
+        few | (before >= np.int32(ranking.size)),
+        lambda: _send_few(ranking, part, bits, before, before + total[0], outputs),
+        lambda: scan_part(ranking, part, prefix, outputs),
+    )
+
+
+def _suits_sending(ranking: Ranking, dtype: np.dtype, tuned: tuning.Tuning) -> bool:
+    """Whether the marks of a tile can be held as bits, and sent by these."""
+    g, by, view = ranking.geometry, sending.neighbours(dtype), ranking.views[0]
+    one_row = tuned.rows == tuned.lanes == 1 and not (g.reverse or g.far)
+    in_order = view.shape == (g.outer, g.n, 1) and (g.outer == 1 or g.n % by == 0)
+    of_bits = ranking.source == "runs" or dtype.itemsize == 1
+    groups = g.length // (by * tuned.warps)
+    fits = 32 <= groups <= sending.GROUPS
+    return ranking.emit == "places" and one_row and in_order and of_bits and fits
+
+
+def _send_few(
+    ranking: Ranking,
+    part: Part,
+    bits: jax.Array,
+    before: jax.Array,
+    until: jax.Array,
+    outputs: Sequence[Ref],
+) -> None:
+    """Sends the marked elements of a tile, and fills as many places as it has others."""
+    g, tile, inputs = ranking.geometry, part.tile, part.inputs
+    fetch = functools.partial(ranking.fetch, inputs, tile)
+    put = functools.partial(ranking.put, outputs, tile)
+    bits = jnp.where(before < np.int32(ranking.size), bits, jnp.zeros_like(bits))
+    sending.send(bits, before, g.length // bits.shape[0], ranking.size, fetch, put)
+    start = tile.index * np.int32(g.length)
+    end = jnp.minimum(start + np.int32(g.length), np.int32(g.n))
+    # The unmarked element with f of them before it fills n-1-f.
+    first, last = np.int32(g.n) - (end - until), np.int32(g.n) - (start - before)
+    last = jnp.minimum(last, np.int32(ranking.size))
+    at_once = part.strip(jnp.int32(0)).geometry.length
+    sending.fill(first, last, at_once, functools.partial(ranking.fill, outputs, inputs, tile))
+    if ranking.counted:
+
+        def write() -> None:
+            language.store(outputs[-1], [(tile.row_block, 1)], until)
+
+        language.when(tile.index == np.int32(g.tiles - 1), write)
 
 
 def _count(ranking: Ranking, tuned: tuning.Tuning, part: Part, inputs: Sequence[Ref]) -> jax.Array:
@@ -244,29 +177,6 @@ def no_counts(part: Part, *, by_fours: bool) -> jax.Array:
     return jnp.zeros((shape[0] // 4,) if by_fours else shape, COUNT)
 
 
-def over_strips(
-    part: Part,
-    step: Callable[[Tile, Sequence[jax.Array]], list[jax.Array]],
-    start: Sequence[jax.Array],
-) -> list[jax.Array]:
-    """What ``step`` makes of a part's strips, one after another.
-
-    The axis may end in the last one. All others are known not to reach its end, and have no masks.
-    """
-    ends = part.strip(jnp.int32(0)).mask(0) is not None
-
-    def whole(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        *found, number = state
-        strip = part.strip(number)
-        if ends:
-            strip = strip.without_ends(of_rows=False)
-        return (*step(strip, found), number + np.int32(1))
-
-    count = part.count - np.int32(1) if ends else part.count
-    *found, number = lax.while_loop(lambda s: s[-1] < count, whole, (*start, jnp.int32(0)))
-    return step(part.strip(number), found) if ends else found
-
-
 def run(
     ranking: Ranking, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array], name: str
 ) -> list[jax.Array]:
@@ -277,14 +187,6 @@ def run(
         return reduce_then_scan.run(ranking, cut, interpret, beside)
     body = functools.partial(kernel, ranking, cut.tuned)
     return cut.call(ranking, beside, body, lookback.tile_state(ranking), name, interpret)
-
-
-def of_rows(tile: Tile, ref: Ref) -> jax.Array:
-    """An operand (outer, inner), as it meets each element: one for each row and lane."""
-    g = tile.geometry
-    if g.rows * g.lanes * g.inner > 1:
-        return language.load(ref, tile.outside(g.inner), mask=tile.mask(0))
-    return language.load(ref, [(tile.row_block, 1)])
 
 
 def rank(
@@ -311,7 +213,7 @@ def rank(
     counts = jax.ShapeDtypeStruct(full, COUNT)
     shape = tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile)
     if emit in ("places", "order"):
-        tuned = tuning.sends(shape)
+        tuned = tuning.sends(shape, size=size, width=marks.dtype.itemsize)
     else:
         tuned = tuning.chosen(shape, "auto", tuning.SCAN)
     cut = launch.Cut([marks], full, axis, tuned, reverse=reverse, widths={4})

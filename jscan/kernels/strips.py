@@ -8,7 +8,7 @@ scan    before ─► ─────► ─────► ─────►  
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -139,3 +139,26 @@ def scan_part(
     carry = [jnp.broadcast_to(x, scan.geometry.per_lane) for x in begin]
     read = scan.read(part.strip(jnp.int32(0)), part.inputs) if ahead else []
     lax.while_loop(lambda s: s[-1] < part.count, step, (*carry, *read, jnp.int32(0)))
+
+
+def over_strips(
+    part: Part,
+    step: Callable[[Tile, Sequence[jax.Array]], list[jax.Array]],
+    start: Sequence[jax.Array],
+) -> list[jax.Array]:
+    """What ``step`` makes of a part's strips, one after another.
+
+    The axis may end in the last one. All others are known not to reach its end, and have no masks.
+    """
+    ends = part.strip(jnp.int32(0)).mask(0) is not None
+
+    def whole(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        *found, number = state
+        strip = part.strip(number)
+        if ends:
+            strip = strip.without_ends(of_rows=False)
+        return (*step(strip, found), number + np.int32(1))
+
+    count = part.count - np.int32(1) if ends else part.count
+    *found, number = lax.while_loop(lambda s: s[-1] < count, whole, (*start, jnp.int32(0)))
+    return step(part.strip(number), found) if ends else found

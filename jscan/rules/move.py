@@ -78,8 +78,6 @@ def move_in_kernels(
         beside = jnp.broadcast_to(beside, each)
     elif beside.size > 1:
         raise base.NoKernel("rows are filled with values of their own")
-    if source == "mask" and tuning.suits_gather(full[axis], size, x.dtype.itemsize):
-        raise base.NoKernel("so few elements are better gathered")
     how: dict[str, Any] = {"axis": axis, "source": source, "emit": emit, "size": size}
     return moving.move(marks, x, beside, full=full, counted=counted, **how, **params)
 

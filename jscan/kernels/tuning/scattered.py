@@ -11,19 +11,6 @@ STRIP = 512
 """The positions of a warp that are counted, or sent, at once."""
 
 
-KEPT = 40
-"""The bytes that an element costs which is gathered: a sector of memory, its place and its place
-read."""
-
-
-def suits_gather(n: int, size: int, width: int) -> bool:
-    """Whether ``size`` of ``n`` elements of this width are better gathered than all of them read.
-
-    Of 2^26 float32 1 % take 97 MB then, and 340 MB where all are read.
-    """
-    return size * KEPT < n * width
-
-
 MOST_COUNTS = 512
 """The most numbers whose keys a program counts by itself. Triton 3.7 takes 54 instructions a key
 for 256 of them, and half of that for half as many; Triton 3.9 takes 11 for any (sm_90)."""
@@ -48,11 +35,12 @@ def counts(outer: int, n: int, tile: Tuning | None) -> Tuning:
     return Tuning(length=length, lanes=1, warps=4, window=32, strip=strip)
 
 
-def sends(shape: Shape) -> Tuning:
-    """The tile of a scan that sends what it finds elsewhere, or elements.
+def sends(shape: Shape, *, size: int, width: int = 1, moves: bool = False) -> Tuning:
+    """The tile of a scan that sends what it finds to ``size`` places elsewhere, or ``moves`` it.
 
-    Its stores need registers too: with 64 positions a thread it needs all and spills 1068 bytes, by
-    strips of 16 it needs 96 (benchmarks/results/static-sm-90.json).
+    Marks have a ``width`` in bytes, wider than 1 where they are elements that differ. Stores need
+    registers too: with 64 positions a thread a scan needs all and spills 1068 bytes, by strips of
+    16 it needs 96 (benchmarks/results/static-sm-90.json).
     """
     chosen = choose.chosen(shape, "auto", choose.SCAN)
     if shape.tile is not None:
@@ -63,12 +51,30 @@ def sends(shape: Shape) -> Tuning:
     if shape.inner > 1 or first_match(measured.device().few, shape) is not None:
         most = 1024 if 1 < chosen.lanes < 32 else 2048
         return dataclasses.replace(chosen, length=min(chosen.length, most // chosen.lanes))
-    return _in_strips(shape.outer, shape.n)
+    return _in_strips(shape.outer, shape.n, _longest(shape.n, size, width, moves))
 
 
-def _in_strips(outer: int, n: int) -> Tuning:
-    """Long tiles of a row: longer ones look back less often, shorter ones keep a device busy."""
-    length = 16 * STRIP
+def _longest(n: int, size: int, width: int, moves: bool) -> int:
+    """The longest tile of many whose elements are sent.
+
+    Longer ones look back less often; what is read twice, marks or elements, leaves the cache behind
+    shorter ones. 2^26 elements, 1 %, 6 % and 50 % of them marked, microseconds (H100, 2026-11-27):
+
+        tile    nonzero           pack              split        unique_sorted, int32
+        8192    36    61   235    54   145   220          280
+        4096    39    63   217    52   107   194          276
+        2048    58    82   222    70   112   188          263    132   160   238
+        1024    98   120   247   104   131   198          258    132   145   214
+    """
+    if width > 1:
+        return max(4096 // width, 1024)
+    few = 8 * size <= n
+    return (4096 if few else 2048) if moves else (8192 if few else 4096)
+
+
+def _in_strips(outer: int, n: int, longest: int = 16 * STRIP) -> Tuning:
+    """Long tiles of a row; shorter ones keep a device busy."""
+    length = longest
     while length > 2 * STRIP and outer * -(-n // length) < measured.device().programs:
         length //= 2
     return Tuning(length=length, lanes=1, warps=1, window=32, strip=STRIP)
