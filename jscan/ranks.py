@@ -22,11 +22,15 @@ def rank(
     source: str = "mask",
     reverse: bool = False,
     size: int | None = None,
+    fill: int | None = None,
     axis_name: AxisName = (),
 ) -> jax.Array:
-    """Bind ``rank_p``; ``size`` may be more than there are elements."""
+    """Bind ``rank_p``; ``size`` may be more than there are elements.
+
+    Places behind the last one are ``fill``, or the length of the axis.
+    """
     how: dict[str, Any] = {"source": source, "reverse": reverse, "axis_name": axis_name}
-    [result] = _rank(marks, axis=axis, emit=emit, size=size, counted=False, **how)
+    [result] = _rank(marks, axis=axis, emit=emit, size=size, fill=fill, counted=False, **how)
     return result
 
 
@@ -35,23 +39,24 @@ def rank_and_count(
 ) -> tuple[jax.Array, jax.Array]:
     """The same, and how many elements are marked, of size 1 along the axis."""
     how: dict[str, Any] = {"source": source, "reverse": False, "axis_name": ()}
-    result, count = _rank(marks, axis=axis, emit=emit, size=size, counted=True, **how)
+    result, count = _rank(marks, axis=axis, emit=emit, size=size, fill=None, counted=True, **how)
     return result, count
 
 
 def _rank(
-    marks: jax.Array, *, axis: int, emit: str, size: int | None, **params: Any
+    marks: jax.Array, *, axis: int, emit: str, size: int | None, fill: int | None, **params: Any
 ) -> list[jax.Array]:
     extent.check_places("jscan", "marks", marks, axis)
     n = marks.shape[axis]
     length = n if size is None else size
+    params |= {"axis": axis, "emit": emit, "fill": n if fill is None else fill}
 
     def run(marks: jax.Array) -> list[jax.Array]:
         # Kernels write no more words than there are elements.
-        head, *counts = _bind_rank(marks, axis=axis, emit=emit, size=min(length, n), **params)
+        head, *counts = _bind_rank(marks, size=min(length, n), **params)
         if length > n:
             end = [(0, length - n if d == axis else 0, 0) for d in range(head.ndim)]
-            head = lax.pad(head, np.int32(n), end)
+            head = lax.pad(head, np.int32(params["fill"]), end)
         return [head, *counts]
 
     dimensions = meshes.instead_of(axis) if emit == "places" else meshes.same

@@ -5,11 +5,11 @@
 
     before    0  0  1  1  1  2      how many marked elements come before each
     number   -1  0  0  0  1  2      the number of the last marked element so far
-    places    1  4  5 │ 6  6  6     where the marked elements are; n for those that do not exist
+    places    1  4  5 │ 6  6  6     where the marked elements are; behind them what fills, often n
     order     0  2  3 │ 1  4  5     where the unmarked elements are, then where the marked ones are
 
 The first two are written in place. The last two are scattered: an unmarked element of ``places``
-writes an n, from the end backwards, so that every word is written once and none twice; ``order``
+writes what fills, from the end backwards, so that every word is written once; ``order``
 needs to be told how many elements are unmarked. How many are marked is one more result, if it is
 asked for: the count at the end of the row, which its last strip has.
 
@@ -18,6 +18,9 @@ counted strip by strip, and read again behind the count before the tile, by whic
 cache:
 
     strips      count │ count │ count ─► publish, look back ─► scan, write │ scan, write │ ...
+
+Marks whose elements are sent to ``places`` are read as bits, once, and where they are few they send
+their elements by these (`jscan.kernels.sending`). Otherwise the tile is walked as others are.
 """
 
 from __future__ import annotations
@@ -198,14 +201,15 @@ def rank(
     emit: str,
     reverse: bool,
     size: int,
+    fill: int,
     counted: bool,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
 ) -> list[jax.Array]:
     """Ranks the marked elements along ``axis``, of an array that has elements.
 
-    ``unmarked`` says for ``order`` how many elements of each row are not marked. Where ``counted``,
-    how many are is the second result.
+    ``unmarked`` says for ``order`` how many elements of each row are not marked; ``fill`` stands
+    behind ``places``. Where ``counted``, how many are is the second result.
     """
     marks = readable(marks, source, interpret=interpret)
     full = marks.shape
@@ -230,6 +234,7 @@ def rank(
         source=source,
         emit=emit,
         size=size,
+        filler=fill,
         counted=counted,
         floats=floats_of(marks),
     )

@@ -27,6 +27,7 @@ class Ranking(Scan):
     source: str  # of the marks: "mask", or head flags as "flags", or changes of value as "runs"
     emit: str  # "before", "number", "places", "order"
     size: int  # of the result, along the axis
+    filler: int = dataclasses.field(default=0, kw_only=True)  # behind the places
     counted: bool = dataclasses.field(default=False, kw_only=True)  # whether the total is a result
     floats: np.dtype | None = dataclasses.field(default=None, kw_only=True)  # whose runs are sought
 
@@ -113,7 +114,7 @@ class Ranking(Scan):
         place = self.places(tile, inputs[1:], marks, before)
         value = element = tile.element()
         if self.emit == "places":
-            value = jnp.where(marks, element, jnp.full_like(element, tile.geometry.n))
+            value = jnp.where(marks, element, jnp.full_like(element, self.filler))
         tile.scatter(result, self.size, place, value, where=place < np.int32(self.size))
 
     def store_total(self, tile: Tile, outputs: Sequence[Ref], count: jax.Array) -> None:
@@ -193,7 +194,7 @@ class Ranking(Scan):
         """Writes what fills these places, behind those of marked elements."""
         del inputs
         at = [(tile.row_block, self.size), (place, 1)]
-        language.store(outputs[0], at, jnp.full(place.shape, tile.geometry.n, COUNT), mask=where)
+        language.store(outputs[0], at, jnp.full(place.shape, self.filler, COUNT), mask=where)
 
     def places(
         self, tile: Tile, beside: Sequence[Ref], marks: jax.Array, before: jax.Array

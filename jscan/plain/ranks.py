@@ -25,6 +25,7 @@ def rank_in_plain_jax(
     emit: str,
     reverse: bool,
     size: int,
+    fill: int,
     counted: bool,
     summed: Callable[..., jax.Array] = lax.cumsum,
     **_: Any,
@@ -53,7 +54,7 @@ def rank_in_plain_jax(
         place = jnp.where(marked != 0, before, n)
 
     def of_row(place: jax.Array, element: jax.Array) -> jax.Array:
-        into = jnp.full((size,), n, jnp.int32)
+        into = jnp.full((size,), fill, jnp.int32)
         return into.at[place].set(element, mode="drop")
 
     by_row = jax.vmap(of_row)(_rows(place, axis), _rows(element, axis))
@@ -68,6 +69,7 @@ def rank_on_cpu(
     source: str,
     emit: str,
     size: int,
+    fill: int,
     counted: bool,
     **params: Any,
 ) -> list[jax.Array]:
@@ -78,7 +80,7 @@ def rank_on_cpu(
     n = marks.shape[axis]
     if emit in ("number", "before", "heads") or params["reverse"] or 0 in marks.shape or size == 0:
         params |= {"axis": axis, "source": source, "emit": emit, "size": size, "counted": counted}
-        params["summed"] = counted_on_cpu
+        params |= {"fill": fill, "summed": counted_on_cpu}
         return rank_in_plain_jax(marks, *unmarked, **params)
     marked = _rows(is_marked(marks, axis=axis, source=source), axis).astype(jnp.int32)
     count = jnp.sum(marked, 1, keepdims=True, dtype=jnp.int32)
@@ -94,7 +96,7 @@ def rank_on_cpu(
     found = lax.slice_in_dim(_put_in_turn(words, marked, place), 0, size, axis=1)
     if emit != "order":
         is_place = lax.broadcasted_iota(jnp.int32, found.shape, 1) < count
-        found = jnp.where(is_place, found, np.int32(n))
+        found = jnp.where(is_place, found, np.int32(fill))
     rest = (*marks.shape[:axis], *marks.shape[axis + 1 :])
     shaped = [(found, size), (count, 1)][: 1 + counted]
     return [jnp.moveaxis(x.reshape(*rest, length), -1, axis) for x, length in shaped]
