@@ -96,7 +96,8 @@ def move(
     Marks have the shape of ``x``. With a ``fill`` there may be more results than elements. Arrays
     are bound one by one, since a primitive is transposed as a whole.
     """
-    [moved] = _move(x, marks, fill, axis=axis, source=source, size=size, counted=False)
+    how: dict[str, Any] = {"placed": False, "counted": False}
+    [moved] = _move(x, marks, fill, axis=axis, source=source, size=size, **how)
     return moved
 
 
@@ -110,8 +111,18 @@ def move_and_count(
     size: int | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """The same, and how many elements are marked, of size 1 along the axis."""
-    moved, count = _move(x, marks, fill, axis=axis, source=source, size=size, counted=True)
+    how: dict[str, Any] = {"placed": False, "counted": True}
+    moved, count = _move(x, marks, fill, axis=axis, source=source, size=size, **how)
     return moved, count
+
+
+def move_and_place(
+    x: jax.Array, marks: jax.Array, fill: jax.Array, *, axis: int, source: str, size: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The same, and before the count where marked elements are, and n behind the last one."""
+    how: dict[str, Any] = {"placed": True, "counted": True}
+    moved, places, count = _move(x, marks, fill, axis=axis, source=source, size=size, **how)
+    return moved, places, count
 
 
 def _move(
@@ -134,12 +145,15 @@ def _move(
     marks, wide, beside = extent.vary_alike([marks, wide, beside])
     how: dict[str, Any] = {"axis": axis, "emit": emit, "size": min(length, n), **params}
     context = primitives.settings_for(marks.shape)
-    result, *counts = primitives.move_p.bind(marks, wide, beside, **how, **context)
+    result, *others = primitives.move_p.bind(marks, wide, beside, **how, **context)
     if length > n:
         behind = (*marks.shape[:axis], length - n, *marks.shape[axis + 1 :])
         rest = jnp.broadcast_to(beside, behind)
         result = lax.concatenate(extent.vary_alike([result, rest]), axis)
-    return [result.astype(x.dtype), *counts]
+        if how["placed"]:
+            end = [(0, length - n if d == axis else 0, 0) for d in range(marks.ndim)]
+            others[0] = lax.pad(others[0], np.int32(n), end)
+    return [result.astype(x.dtype), *others]
 
 
 def part(
@@ -155,7 +169,7 @@ def part(
     operands = extent.vary_alike([signs, whole_bytes(x), second, third])
     how: dict[str, Any] = {"axis": axis, "source": "signs", "emit": "parts", "size": n}
     context = primitives.settings_for(signs.shape)
-    [moved] = primitives.move_p.bind(*operands, counted=False, **how, **context)
+    [moved] = primitives.move_p.bind(*operands, placed=False, counted=False, **how, **context)
     result: jax.Array = moved.astype(x.dtype)
     return result
 

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import extent, heads, meshes, orders, traced_bounds
+from jscan import extent, heads, meshes, traced_bounds
 from jscan.advice import advised
 from jscan.arguments.arrays import Array, as_array
 from jscan.arguments.descriptors import LIMIT, as_vector
 from jscan.arguments.scalars import as_scalar, as_size
 from jscan.eager import compiled, elements, marks
 from jscan.primitives import spread
-from jscan.ranks import locate, move_and_count, rank_and_count, whole_bytes
+from jscan.ranks import locate, move_and_count, move_and_place, whole_bytes
 
 __all__ = ["run_length_decode", "run_length_encode", "unique_sorted"]
 
@@ -45,9 +45,9 @@ def run_length_encode(x: Any, *, size: int) -> tuple[jax.Array, jax.Array, jax.A
       ValueError: ``x`` is not one-dimensional or has 2^31 elements or more; ``size`` is negative or
         too large.
 
-    One scan, which compares neighbours, counts the runs and writes where they begin, and a gather
-    of their first elements. Complex elements and floats of 8 bits are compared in a pass of their
-    own. The gradient of ``values`` is a scatter.
+    One scan, which on a CUDA GPU compares neighbours, counts the runs, and writes where they begin
+    and their first elements. Complex elements and floats of 8 bits are compared in a pass of their
+    own. The gradient of ``values`` is a gather.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), "pack", of head flags.
 
@@ -70,9 +70,9 @@ def _run_length_encode(x: Any, size: int) -> tuple[jax.Array, jax.Array, jax.Arr
     size = as_size(caller, "size", size)
     # The last run ends where the next one begins, also where that one is not asked for.
     given, source = _runs(array)
-    begins, count = rank_and_count(given, axis=0, emit="places", source=source, size=size + 1)
-    places = lax.slice_in_dim(begins, 0, size)
-    values = orders.take_marked(array, places, jnp.zeros((), array.dtype))
+    how: dict[str, Any] = {"axis": 0, "source": source, "size": size + 1}
+    first, begins, count = move_and_place(array, given, jnp.zeros((), array.dtype), **how)
+    values, places = (lax.slice_in_dim(y, 0, size) for y in (first, begins))
     return values, lax.slice_in_dim(begins, 1, None) - places, count.reshape(())
 
 

@@ -39,6 +39,7 @@ class Moving(Ranking):
     """
 
     moved: tuple[np.dtype, ...] = dataclasses.field(kw_only=True)
+    placed: bool = dataclasses.field(default=False, kw_only=True)  # whether places are a result
 
     @property
     def few(self) -> int:
@@ -52,9 +53,10 @@ class Moving(Ranking):
 
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
-        """The elements in their places, then the total, if it is a result."""
+        """The elements in their places, then where they were, and the total, if asked for."""
         size = self.geometry.outer * self.size * self.geometry.inner
-        return [*((size, dtype) for dtype in self.moved), *self.totals]
+        dtypes = [*self.moved, *([COUNT] if self.placed else [])]
+        return [*((size, dtype) for dtype in dtypes), *self.totals]
 
     def store(
         self,
@@ -76,6 +78,10 @@ class Moving(Ranking):
                 pairs = zip(parts, fills, strict=True)
                 parts = [jnp.where(marks, part, fill.astype(part.dtype)) for part, fill in pairs]
             tile.scatter(output, self.size, place, *parts, where=inside)
+        if self.placed:
+            element = tile.element()
+            value = jnp.where(marks, element, jnp.full_like(element, self.filler))
+            tile.scatter(outputs[len(self.moved)], self.size, place, value, where=inside)
         self.store_total(tile, outputs, count)
 
     def fetch(
@@ -88,7 +94,7 @@ class Moving(Ranking):
             terms = [*tile.start(stride, 0), (offset, stride)]
             terms += tile.row_terms(view, lambda: jnp.zeros_like(offset))
             found.append(language.load_parts(ref, terms, mask=where))
-        return found
+        return [*found, *super().fetch(inputs, tile, offset, where)] if self.placed else found
 
     def fill(
         self,
@@ -106,6 +112,8 @@ class Moving(Ranking):
             if memory.parts(output.dtype) == 1:
                 parts = [part.astype(output.dtype) for part in parts]
             language.store(output, at, parts, mask=where)
+        if self.placed:
+            super().fill(outputs[len(self.moved) :], inputs, tile, place, where)
 
 
 def move(
@@ -118,6 +126,7 @@ def move(
     source: str,
     emit: str,
     size: int,
+    placed: bool,
     counted: bool,
     interpret: bool = False,
     tile: tuning.Tuning | None = None,
@@ -125,7 +134,8 @@ def move(
     """Moves elements along ``axis``, of arrays that have the shape ``full`` together.
 
     ``beside`` is for ``order`` how many elements of each row are not marked, and for ``places``
-    what fills. Where ``counted``, how many elements are marked is the second result.
+    what fills. Where ``placed``, where elements were is the next result, and where ``counted``,
+    how many elements are marked.
     """
     marks = readable_marks(marks, source, interpret=interpret)
     operator = trace_scalars(lax.add, [COUNT] * 2)
@@ -149,8 +159,11 @@ def move(
         size=size,
         counted=counted,
         floats=floats_of(marks),
+        filler=full[axis],
+        placed=placed,
         moved=tuple(np.dtype(part.dtype) for part in read),
     )
     outputs = run(moving, cut, interpret, [part.reshape(-1) for part in rest], "jscan_move")
-    dtypes = [x.dtype, COUNT] if counted else [x.dtype]
-    return along(launch.joined(outputs, dtypes), full, axis, size)
+    sizes = [size] * (1 + placed) + [1] * counted
+    results = launch.joined(outputs, [x.dtype, *[COUNT] * (len(sizes) - 1)])
+    return along(results, full, axis, sizes)

@@ -196,5 +196,5 @@ def part(
     beside = [second.reshape(-1), third.reshape(-1)]
     state = None if cut.geometry.tiles == 1 else lookback.tile_state(parting)
     outputs = cut.call(parting, beside, body, state, "jscan_partition", interpret)
-    [moved] = along(launch.joined(outputs, [x.dtype]), full, axis, n)
+    [moved] = along(launch.joined(outputs, [x.dtype]), full, axis, [n])
     return moved

@@ -243,7 +243,7 @@ def rank(
         results = run(ranking, cut, interpret, beside, "jscan_rank")
     else:
         results = scanning.run(ranking, cut, interpret, beside)
-    return along(results, full, axis, size)
+    return along(results, full, axis, [size, 1])
 
 
 def readable(marks: jax.Array, source: str, *, interpret: bool) -> jax.Array:
@@ -259,11 +259,10 @@ def floats_of(marks: jax.Array) -> np.dtype | None:
 
 
 def along(
-    results: Sequence[jax.Array], full: tuple[int, ...], axis: int, size: int
+    results: Sequence[jax.Array], full: tuple[int, ...], axis: int, sizes: Sequence[int]
 ) -> list[jax.Array]:
-    """What was written in its shape: ``size`` elements along the axis, then perhaps the total."""
-    sizes = [size, 1][: len(results)]
+    """What was written in its shape: each result has its size along the axis."""
     return [
         x.reshape(*full[:axis], length, *full[axis + 1 :])
-        for x, length in zip(results, sizes, strict=True)
+        for x, length in zip(results, sizes, strict=False)
     ]

@@ -110,6 +110,7 @@ def move_in_plain_jax(
     source: str,
     emit: str,
     size: int,
+    placed: bool,
     counted: bool,
     **_: Any,
 ) -> list[jax.Array]:
@@ -124,7 +125,9 @@ def move_in_plain_jax(
     if 0 in full or size == 0:
         marked = is_marked(marks, axis=axis, source=source)
         total = jnp.sum(marked, axis, keepdims=True, dtype=jnp.int32)
-        return [jnp.zeros(shape, x.dtype), jnp.broadcast_to(total, each)][: 1 + counted]
+        where = [jnp.zeros(shape, jnp.int32)] if placed else []
+        totals = [jnp.broadcast_to(total, each)] if counted else []
+        return [jnp.zeros(shape, x.dtype), *where, *totals]
     if emit == "parts":
         zero = lax.full_like(marks, 0)
         is_positive, others = lax.gt(marks, zero), lax.ge(marks, zero)
@@ -138,10 +141,11 @@ def move_in_plain_jax(
         places, totals = ranks.rank(marks, **how), []
     if emit == "order":
         return [jnp.broadcast_to(taken(x, places, axis, unique_indices=True), shape), *totals]
+    where = [jnp.broadcast_to(places, shape)] if placed else []
     inside = jnp.minimum(places, np.int32(n - 1))
     there = jnp.broadcast_to(places < np.int32(n), shape)
     found = taken(x, inside, axis, indices_are_sorted=True)
-    return [jnp.where(there, jnp.broadcast_to(found, shape), beside[0]), *totals]
+    return [jnp.where(there, jnp.broadcast_to(found, shape), beside[0]), *where, *totals]
 
 
 def taken(x: jax.Array, places: jax.Array, axis: int, **how: Any) -> jax.Array:

@@ -26,19 +26,19 @@ def move_abstract_eval(
     *beside: ShapedArray,
     axis: int,
     size: int,
+    placed: bool,
     counted: bool,
     **_: Any,
 ) -> list[ShapedArray]:
     """The elements in the shape of all operands together, ``size`` long along the axis.
 
-    And how many are marked, of size 1 along it.
+    And where they were, of the same shape; and how many are marked, of size 1 along it.
     """
     full = extent.full_shape([marks, x, *beside])
     moved = x.update(shape=(*full[:axis], size, *full[axis + 1 :]), weak_type=False)
-    if not counted:
-        return [moved]
-    shape = (*full[:axis], 1, *full[axis + 1 :])
-    return [moved, moved.update(shape=shape, dtype=jnp.dtype(jnp.int32))]
+    sizes = [*([size] if placed else []), *([1] if counted else [])]
+    shapes = [(*full[:axis], length, *full[axis + 1 :]) for length in sizes]
+    return [moved, *(moved.update(shape=shape, dtype=jnp.dtype(jnp.int32)) for shape in shapes)]
 
 
 def move_in_kernels(
@@ -49,6 +49,7 @@ def move_in_kernels(
     source: str,
     emit: str,
     size: int,
+    placed: bool,
     counted: bool,
     layout: meshes.Layout | None,
     **params: Any,
@@ -79,7 +80,8 @@ def move_in_kernels(
     elif beside.size > 1:
         raise base.NoKernel("rows are filled with values of their own")
     how: dict[str, Any] = {"axis": axis, "source": source, "emit": emit, "size": size}
-    return moving.move(marks, x, beside, full=full, counted=counted, **how, **params)
+    how |= {"placed": placed, "counted": counted}
+    return moving.move(marks, x, beside, full=full, **how, **params)
 
 
 def move_jvp(
@@ -87,21 +89,22 @@ def move_jvp(
     tangents: Sequence[Tangent],
     *,
     emit: str,
+    placed: bool,
     counted: bool,
     **params: Any,
 ) -> tuple[list[jax.Array], list[Tangent]]:
-    """The moved tangents; a count has none."""
-    results = move_p.bind(*primals, emit=emit, counted=counted, **params)
+    """The moved tangents; places and a count have none."""
+    results = move_p.bind(*primals, emit=emit, placed=placed, counted=counted, **params)
     marks, _, *beside = primals
     _, slope, *of_beside = tangents
-    of_count = [zero_of(x) for x in results[1:]]
+    others = [zero_of(x) for x in results[1:]]
     if not any(map(is_moving, (slope, *of_beside))):
-        return results, [zero_of(results[0]), *of_count]
+        return results, [zero_of(results[0]), *others]
     if emit == "places":
         beside = [ad.instantiate_zeros(of_fill) for of_fill in of_beside]
     operands = extent.vary_alike([marks, ad.instantiate_zeros(slope), *beside])
-    [moved] = move_p.bind(*operands, emit=emit, counted=False, **params)
-    return results, [moved, *of_count]
+    [moved] = move_p.bind(*operands, emit=emit, placed=False, counted=False, **params)
+    return results, [moved, *others]
 
 
 def move_transpose(
@@ -116,7 +119,7 @@ def move_transpose(
     **_: Any,
 ) -> list[Any]:
     """To each element the cotangent at its place; to what fills, those behind the elements."""
-    cotangent = cotangents[0]  # a count behind it has none
+    cotangent = cotangents[0]  # places and a count behind it have none
     operands = marks, x, *beside
     back: list[Any] = [None] * len(operands)
     if isinstance(cotangent, ad.Zero) or size == 0:

@@ -72,7 +72,7 @@ def _longest(n: int, size: int, width: int, moves: bool) -> int:
     return (4096 if few else 2048) if moves else (8192 if few else 4096)
 
 
-def _in_strips(outer: int, n: int, longest: int = 16 * STRIP) -> Tuning:
+def _in_strips(outer: int, n: int, longest: int) -> Tuning:
     """Long tiles of a row; shorter ones keep a device busy."""
     length = longest
     while length > 2 * STRIP and outer * -(-n // length) < measured.device().programs:
@@ -87,4 +87,6 @@ def suits_parts(outer: int, n: int, inner: int) -> bool:
 
 def parts_by_signs(outer: int, n: int, tile: Tuning | None) -> Tuning:
     """The tile of rows that are parted in one pass."""
-    return _in_strips(outer, n) if tile is None else dataclasses.replace(tile, rows=1, lanes=1)
+    return (
+        _in_strips(outer, n, 2048) if tile is None else dataclasses.replace(tile, rows=1, lanes=1)
+    )
