@@ -105,7 +105,7 @@ def send(
     def turn(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         left, place = state
         others = left & (left - np.int32(1))
-        offset = first + lax.population_count((left ^ others) - np.int32(1))
+        offset = first + lax.population_count(left - others - np.int32(1))
         where = (left != 0) & (place < np.int32(size))
         put(place, where, fetch(offset, where))
         return others, place + np.int32(1)

@@ -79,6 +79,7 @@ def test_kernels_are_launched_at_one_place():
 LAX = {
     *("abs", "add", "and", "bitcast_convert_type", "convert_element_type", "div", "eq", "exp"),
     *("ge", "gt", "le", "log", "lt", "max", "min", "mul", "ne", "neg", "not", "or", "rem"),
+    "population_count",
     *("select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sub"),
     *("broadcast_in_dim", "iota", "reshape", "squeeze"),
     *("reduce_max", "reduce_min", "reduce_sum"),

@@ -87,6 +87,6 @@ def suits_parts(outer: int, n: int, inner: int) -> bool:
 
 def parts_by_signs(outer: int, n: int, tile: Tuning | None) -> Tuning:
     """The tile of rows that are parted in one pass."""
-    return (
-        _in_strips(outer, n, 2048) if tile is None else dataclasses.replace(tile, rows=1, lanes=1)
-    )
+    if tile is not None:
+        return dataclasses.replace(tile, rows=1, lanes=1)
+    return _in_strips(outer, n, 2048)
