@@ -72,7 +72,7 @@ def _nonzero(mask: Any, size: int, fill_value: Any) -> tuple[jax.Array, ...]:
     fills = _as_fills(caller, fill_value, array.ndim)
     flat = array.reshape(-1)
     extent.check_places(caller, "mask", flat, 0)
-    if array.ndim == 1 and isinstance(fill_value, int):
+    if array.ndim == 1 and isinstance(fill_value, int):  # no second pass writes it
         return (rank(flat, axis=0, emit="places", size=size, fill=int(fill_value)),)
     places = rank(flat, axis=0, emit="places", size=size)
     there = places < np.int32(flat.shape[0])

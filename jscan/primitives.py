@@ -127,7 +127,7 @@ elements are marked, of size 1 along it. ``emit`` says what the first holds:
     heads     whether each element is marked
     before    how many marked elements come before each element (behind it, if ``reverse``)
     number    how many marked elements there are up to each element, less one
-    places    the places of the marked elements, in order, then n
+    places    the places of the marked elements, in order, then ``fill``
     order     the places of the unmarked elements, then those of the marked ones
 
 ``axis_name`` is as in ``scan_p``; only "before" and "number" of a mask go on across mesh axes.
@@ -142,8 +142,9 @@ move_p = _primitive("jscan_move")
 Operands: the marks; the elements; then of size 1 along the ``axis``, for "places" what fills, for
 "order" how many elements of each row are unmarked, as for ``rank_p``, and for "parts" where the
 second and the third begin.
-Results: the elements, ``size`` long along the ``axis``; then, where ``counted``, how many are
-marked, as of ``rank_p``. ``emit`` says what the first holds:
+Results: the elements, ``size`` long along the ``axis``; then, where ``placed``, the places of the
+marked ones, and n behind the last; then, where ``counted``, how many are marked, as of ``rank_p``.
+``emit`` says what the first holds:
 
     places    the marked elements, in order, then what fills
     order     the unmarked elements, then the marked ones

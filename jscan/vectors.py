@@ -147,9 +147,9 @@ def pack(x: Any, mask: Any, *, size: int | None = None, fill_value: Any = 0) -> 
         or missing where ``mask`` is traced; ``fill_value`` does not fit a dtype; ``mask`` has 2^31
         elements or more.
 
-    One scan for each leaf, which on a CUDA GPU moves the elements while it counts. Of leaves with
-    dimensions behind those of ``mask``, and where ``size`` is a small part of the elements, it
-    writes where the true elements are, for a gather.
+    One scan for each leaf, which on a CUDA GPU moves the elements while it counts, and reads no
+    others where few are true. Of leaves with dimensions behind those of ``mask``, and of rows that
+    share one, it writes where the true elements are, for a gather.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990), "pack".
 

@@ -8,7 +8,8 @@
     order      a  c  d │ b  e  f        the unmarked elements, then the marked ones
 
 The kernel is that of ranks (`ranking.kernel`). An element is read once, behind the count of those
-before it, and written once; so is what fills.
+before it, or not at all where few are wanted; and written once, and so is what fills. Where marked
+elements are may be written beside them.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def load(tile: Tile, ref: Ref, view: View, place: int, by: int = 4) -> jax.Array
     terms = [(tile.row_of(view), row_stride), *tile.start(stride, -place)]
     terms += tile.one_a_lane(lane_stride)
     group = lax.broadcasted_iota(jnp.int32, (tile.geometry.length // by,), 0)
-    # In front of the axis, perhaps; behind it only where all of the four are.
+    # In front of the axis, perhaps; behind it only where the whole group is.
     checks = [index(tile, place, by) >= 0] if place < 0 else []
     checks += [] if tile.inside else [left(tile, place, by) >= 0]
     mask = functools.reduce(lax.bitwise_and, checks) if checks else None

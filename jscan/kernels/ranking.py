@@ -18,9 +18,10 @@ counted strip by strip, and read again behind the count before the tile, by whic
 cache:
 
     strips      count │ count │ count ─► publish, look back ─► scan, write │ scan, write │ ...
+    bits        all at once, count    ─► publish, look back ─► send few, or scan, write │ ...
 
-Marks whose elements are sent to ``places`` are read as bits, once, and where they are few they send
-their elements by these (`jscan.kernels.sending`). Otherwise the tile is walked as others are.
+Marks that send to ``places``, of rows alone, are counted as bits, which are held: where they are
+few, they send by these (`jscan.kernels.sending`), and no mark is read again.
 """
 
 from __future__ import annotations
@@ -83,11 +84,11 @@ def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Seq
 def _suits_sending(ranking: Ranking, dtype: np.dtype, tuned: tuning.Tuning) -> bool:
     """Whether the marks of a tile can be held as bits, and sent by these."""
     g, by, view = ranking.geometry, sending.neighbours(dtype), ranking.views[0]
-    one_row = tuned.rows == tuned.lanes == 1 and not (g.reverse or g.far)
+    one_row = tuned.rows == tuned.lanes == g.inner == 1 and not (g.reverse or g.far)
     in_order = view.shape == (g.outer, g.n, 1) and (g.outer == 1 or g.n % by == 0)
     of_bits = ranking.source == "runs" or dtype.itemsize == 1
     groups = g.length // (by * tuned.warps)
-    fits = 32 <= groups <= sending.GROUPS
+    fits = 32 <= groups <= sending.MOST_GROUPS
     return ranking.emit == "places" and one_row and in_order and of_bits and fits
 
 
@@ -243,7 +244,7 @@ def rank(
         results = run(ranking, cut, interpret, beside, "jscan_rank")
     else:
         results = scanning.run(ranking, cut, interpret, beside)
-    return along(results, full, axis, [size, 1])
+    return along(results, full, axis, [size, 1][: 1 + counted])
 
 
 def readable(marks: jax.Array, source: str, *, interpret: bool) -> jax.Array:
@@ -264,5 +265,5 @@ def along(
     """What was written in its shape: each result has its size along the axis."""
     return [
         x.reshape(*full[:axis], length, *full[axis + 1 :])
-        for x, length in zip(results, sizes, strict=False)
+        for x, length in zip(results, sizes, strict=True)
     ]

@@ -8,8 +8,8 @@
     second turn                │                 │     22 ► 7
 
 Sent one position after another, each position costs a place, an address and a store, marked or not.
-Here marks are read once, as bits, which are held while a tile looks back; and a tile takes as many
-turns as the group with the most marks has. What fills, in place of unmarked elements, goes to
+Here a tile takes as many turns as the group with the most marks has, of bits that it has held since
+it counted them. What fills, in place of unmarked elements, goes to
 neighbouring places, from the last one of the tile up to the first.
 """
 
@@ -29,7 +29,7 @@ from jscan.kernels.operator import trace_scalars
 from jscan.kernels.tile import Tile
 
 COUNT = np.dtype(np.int32)
-GROUPS = 512
+MOST_GROUPS = 512
 """The groups of neighbours of a warp, whose bits are held in 16 registers of a thread."""
 
 

@@ -79,9 +79,18 @@ def move_in_kernels(
         beside = jnp.broadcast_to(beside, each)
     elif beside.size > 1:
         raise base.NoKernel("rows are filled with values of their own")
+    walked = source == "mask" and emit == "places" and not _sends_few(marks, full, axis)
+    if walked and tuning.suits_gather(full[axis], size, x.dtype.itemsize):
+        raise base.NoKernel("so few elements are better gathered")
     how: dict[str, Any] = {"axis": axis, "source": source, "emit": emit, "size": size}
     how |= {"placed": placed, "counted": counted}
     return moving.move(marks, x, beside, full=full, **how, **params)
+
+
+def _sends_few(marks: jax.Array, full: tuple[int, ...], axis: int) -> bool:
+    """Whether a kernel sends the marked elements of rows without a look at the others."""
+    outer, inner = math.prod(full[:axis]), math.prod(full[axis + 1 :])
+    return inner == 1 and (outer == 1 or (marks.shape == full and full[axis] % 16 == 0))
 
 
 def move_jvp(

@@ -41,7 +41,8 @@ def _mask(n: int, shares: list[float]) -> np.ndarray:
     ("n", "shares", "size"),
     [
         (1536, [0.02], 1536),  # whole tiles, most of what is written fills
-        (1337, [0.0, 0.01, 0.9], 700),  # an end inside of a word
+        (1337, [0.0, 0.9, 0.01], 700),
+        (1339, [0.3, 0.0, 1 / 16], 1000),  # few in the last tile, which ends inside of a word
         (1337, [0.9, 0.02], 300),  # nothing is wanted of the last tiles
         pytest.param(1036, [0.1], 2000, marks=pytest.mark.thorough),
         pytest.param(1337, [0.0], 40, marks=pytest.mark.thorough),
@@ -51,6 +52,7 @@ def _mask(n: int, shares: list[float]) -> np.ndarray:
 @by_kernel
 def test_places_and_elements(strategy, n, shares, size):
     mask, x = _mask(n, shares), np.arange(n, dtype=np.float32)
+    mask[-2:] = shares[-1] > 0  # among the last three, which are no word
     places = np.flatnonzero(mask)[:size]
     filled = np.concatenate([places, np.full(size - len(places), -3)])
     with strategy.active(), primitives.tiled(TILE):
@@ -82,7 +84,8 @@ def test_runs(strategy, dtype, n, shares, size):
     expected = np.concatenate([values[first][:size], fill])
     np.testing.assert_array_equal(unique, expected)
     np.testing.assert_array_equal(heads, expected)
-    np.testing.assert_array_equal(lengths[: len(first)], np.diff(np.append(first, n))[:size])
+    each = np.diff(np.append(first, n))[:size]
+    np.testing.assert_array_equal(lengths, np.append(each, np.zeros(size - len(each), np.int32)))
     assert count == runs == len(first)
 
 
@@ -101,11 +104,28 @@ def test_rows(strategy, rows):
         np.testing.assert_array_equal(values, np.append(kept, np.full(90 - len(kept), -1)))
 
 
+@by_kernel
+def test_lanes_that_share_marks_are_not_sent_so(strategy):
+    mask = np.random.default_rng(0).random(1337) < 0.05
+    x = np.arange(3 * 1337, dtype=np.float32).reshape(1337, 3)
+    pack = functools.partial(jscan.pack, size=90, fill_value=-1)
+    with strategy.active(), primitives.tiled(TILE):
+        packed = jax.vmap(pack, in_axes=(1, None))(jnp.asarray(x), jnp.asarray(mask))
+    for lane, values in zip(x.T, jax.tree.leaves(packed)[0], strict=True):
+        kept = lane[mask][:90]
+        np.testing.assert_array_equal(values, np.append(kept, np.full(90 - len(kept), -1)))
+
+
 def test_what_is_sent_by_bits(monkeypatch):
     """Marks of bytes and of runs are held as bits, whether few of a tile are marked or not."""
     seen = []
     bits = Ranking.bits
-    monkeypatch.setattr(Ranking, "bits", lambda *given: seen.append(True) or bits(*given))
+
+    def listening(*given: Any) -> jax.Array:
+        seen.append(True)
+        return bits(*given)
+
+    monkeypatch.setattr(Ranking, "bits", listening)
     how: dict[str, Any] = {"axis": 0, "size": 99, "fill": 0, "counted": False, "tile": TILE}
     for marks, source in ((jnp.zeros(2048, bool), "mask"), (jnp.zeros(2048, jnp.int32), "runs")):
         ranking.rank(

@@ -283,6 +283,16 @@ def test_few_of_many_elements_move_so_too():
     assert (calls(program), program.count('"stablehlo.gather"(')) == (1, 0)
 
 
+@pytest.mark.parametrize(("shape", "of_mask"), [((8, 2**15), (None,)), ((8, 2**15 + 1), (0,))])
+def test_few_of_rows_whose_marks_are_walked_are_gathered(shape, of_mask):
+    call = jax.vmap(partial(jscan.pack, size=50), in_axes=(0, *of_mask))
+    mask = shape[1:] if of_mask == (None,) else shape
+    program = cuda_program(
+        call, jax.ShapeDtypeStruct(shape, "float32"), jax.ShapeDtypeStruct(mask, "bool")
+    )
+    assert program.count('"stablehlo.gather"(') == 1
+
+
 def test_rows_are_gathered_once():
     rows, mask = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((5000, 3), (5000,)))
     for call in (partial(jscan.pack, size=70), jscan.split):

@@ -47,4 +47,5 @@ from jscan.kernels.tuning.scattered import counts as counts
 from jscan.kernels.tuning.scattered import parts_by_signs as parts_by_signs
 from jscan.kernels.tuning.scattered import sends as sends
 from jscan.kernels.tuning.scattered import suits_counts as suits_counts
+from jscan.kernels.tuning.scattered import suits_gather as suits_gather
 from jscan.kernels.tuning.scattered import suits_parts as suits_parts

@@ -28,6 +28,7 @@ from jscan.kernels.tuning.cut import (
 )
 from jscan.kernels.tuning.holding import LIGHT
 from jscan.kernels.tuning.pressure import of_a_warp, of_steps
+from jscan.kernels.tuning.starting import are_many_programs
 
 # --- one program a row --------------------------------------------------------------------------
 
@@ -62,7 +63,7 @@ def block(shape: Shape) -> Tuning | None:
     # Maximum and sum of exponentials of rows of 69, float64, by segments, 0.26 of copy speed by
     # four rows, 0.49 by one (H100, 2026-11-27).
     one = _is_heavy_wide_pair(shape) and shape.segmented and length >= 128
-    if shape.inner == 1 and _are_many_programs(shape, length, most):
+    if shape.inner == 1 and are_many_programs(shape, length, most):
         most *= 2
     if lanes >= shape.inner and not one:
         while rows * length * lanes < most and rows < shape.outer:
@@ -76,26 +77,6 @@ def block(shape: Shape) -> Tuning | None:
         # by two, 0.94 so; products of 2432 0.96 and 0.99 (H100, 2026-11-27).
         warps = max(warps, 4)
     return Tuning(length=length, lanes=lanes, warps=warps, window=1, rows=rows)
-
-
-MOVED = 1700
-"""Bytes that a program had better move: an H100 starts 1.6 in the time in which it copies 3 kB."""
-
-
-def _are_many_programs(shape: Shape, length: int, elements: int) -> bool:
-    """Whether programs of so many elements would be started more slowly than they end.
-
-    Of copy speed so, and with twice the rows (H100, 2026-11-27): xor of rows of 256 bools 0.58 and
-    0.99, sqrt(a² + b²) of 328, bfloat16, 0.72 and 0.99, the greatest of 184, int16, 0.81 and 0.99,
-    sums of 96, uint8, 0.43 and 0.70, of 368, float16, 0.81 and 1.00; recurrences of 512, uint8,
-    0.84 and 1.00, of 482, int8, 0.65 and 0.78. No faster: logaddexp of 271, bfloat16, 0.50 and
-    0.42, recurrences of 110, uint8, 0.52 and 0.44.
-    """
-    rows = max(1, elements // length)
-    of_bytes = (shape.width, shape.leaves) == (2, 2) and length == elements
-    light = shape.leaves == 1 and shape.width <= 2 and not shape.long_steps
-    many = shape.outer >= 2**15 * rows
-    return many and (of_bytes or (light and 2 * shape.width * shape.n * rows < MOVED))
 
 
 def columns(shape: Shape, rows: Tuning) -> Tuning:
@@ -227,6 +208,11 @@ def _full(shape: Shape) -> Rule:
         length = min(length, 512)
     if is_heavy_double(shape):
         return _of_heavy_double(shape, dataclasses.replace(rule, length=length))
+    if is_heavy_half(shape) and shape.uneven and not shape.segmented and shape.n <= 2**16:
+        # logaddexp of rows of 32003, float16, exclusive, in reverse, 0.32 of copy speed with 4096
+        # places, whose program outgrows the instruction cache, 0.57 so; in reverse 0.57 and 0.60;
+        # of 14369 0.61 and 0.62; but of 2444362 0.61 and 0.52 (H100, 2026-11-27).
+        return dataclasses.replace(rule, length=1024, warps=1)
     if by_words and is_heavy_half(shape):
         # logaddexp of (2048, 30522), bfloat16, by segments, 0.37 of copy speed, and 0.41 so (H100,
         # 2026-11-26).
