@@ -165,7 +165,7 @@ def scan(
     if down:
         tuned = down
     elif row:
-        tuned = tuning.rows(shape, row, walks=walks, exclusive=exclusive)
+        tuned = tuning.rows(shape, row, walks=walks, exclusive=exclusive, reverse=reverse)
     else:
         tuned = tuning.chosen(shape, method, tuning.SCAN)
         if method in ("auto", "block") and tuned.length >= shape.n:

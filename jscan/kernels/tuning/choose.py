@@ -208,11 +208,6 @@ def _full(shape: Shape) -> Rule:
         length = min(length, 512)
     if is_heavy_double(shape):
         return _of_heavy_double(shape, dataclasses.replace(rule, length=length))
-    if is_heavy_half(shape) and shape.uneven and not shape.segmented and shape.n <= 2**16:
-        # logaddexp of rows of 32003, float16, exclusive, in reverse, 0.32 of copy speed with 4096
-        # places, whose program outgrows the instruction cache, 0.57 so; in reverse 0.57 and 0.60;
-        # of 14369 0.61 and 0.62; but of 2444362 0.61 and 0.52 (H100, 2026-11-27).
-        return dataclasses.replace(rule, length=1024, warps=1)
     if by_words and is_heavy_half(shape):
         # logaddexp of (2048, 30522), bfloat16, by segments, 0.37 of copy speed, and 0.41 so (H100,
         # 2026-11-26).

@@ -61,7 +61,7 @@ def suits_repeated_flags(shape: Shape) -> bool:
     return narrow and shape.n <= 1024 and not whole
 
 
-def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool) -> Tuning:
+def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool, reverse: bool) -> Tuning:
     """The tile of rows of so many elements, one behind the other.
 
     Long rows begin in few tiles, and a kernel that ``walks`` takes these by strips. Short ones
@@ -73,8 +73,10 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool) -> Tuning:
     tuned = choose.of_neighbours(shape, choose.full_rule(plain))
     # Longer ones spill beside what walks.
     tuned = dataclasses.replace(tuned, length=min(tuned.length, 4096))
-    if _restarts_in_every_tile(shape, row, exclusive=exclusive):
-        return Tuning(length=2048, lanes=1, warps=2, window=64)
+    if _restarts_in_every_tile(shape, row):
+        # A program that reads elements beside and walks, too, outgrows the instruction cache.
+        length, warps = ((512 if reverse else 1024), 1) if exclusive else (2048, 2)
+        return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
     held = _held(shape, row, exclusive=exclusive)
     # Rows of 16381, uint8, 73 µs with tiles of 4096 that are walked, 96 with restarts in each.
     if walks and row >= 3 * (held or tuned.length):
@@ -91,14 +93,16 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool) -> Tuning:
     return dataclasses.replace(tuned, length=pressure.of_restarts(shape, length))
 
 
-def _restarts_in_every_tile(shape: Shape, row: int, *, exclusive: bool) -> bool:
+def _restarts_in_every_tile(shape: Shape, row: int) -> bool:
     """Whether rows, of halves under exponentials, had better restart in every tile.
 
     Of copy speed, walked where a row begins, and so (H100, 2026-11-26): (2774, 28996), float16,
-    0.41 and 0.59; (1781, 50257), bfloat16, reversed, 0.41 and 0.50. But (8, 6206413), exclusive,
-    0.57 and 0.44, rows of 9 0.50 and 0.47.
+    0.41 and 0.59; (1781, 50257), bfloat16, reversed, 0.41 and 0.50. Exclusive, float16, with 2048,
+    1024 and 512 places (2026-11-27): (1024, 50265) 0.39, and 0.60, 0.64, 0.57, (1885, 28996) 0.35,
+    and 0.56, 0.68, 0.65; in reverse (1024, 32003) 0.32, and 0.36, 0.56, 0.59, (1581, 50257) 0.39,
+    and 0.31, 0.34, 0.45. But (8, 6206413), exclusive, 0.57 and 0.44, rows of 9 0.50 and 0.47.
     """
-    return choose.is_heavy_half(shape) and not exclusive and SHORT <= row < LONG
+    return choose.is_heavy_half(shape) and SHORT <= row < LONG
 
 
 def _held(shape: Shape, row: int, *, exclusive: bool) -> int:
