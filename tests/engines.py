@@ -196,3 +196,16 @@ def _on_the_second() -> Iterator[Engine]:
 
 
 ENGINES = (*_FIRST, *_on_the_second())
+
+by_kernel = pytest.mark.parametrize(
+    "strategy",
+    [
+        Engine("interpreted", "auto", (), interpreted=True),
+        *(
+            pytest.param(Engine(name, "auto", (), gpu=True, builder=name), marks=pytest.mark.gpu)
+            for name in ("pallas", "jax-triton")
+        ),
+    ],
+    ids=lambda strategy: strategy.name,
+)
+"""A test with a `strategy`: interpreted, and on a GPU by both engines."""

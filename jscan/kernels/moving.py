@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language, launch, memory, tuning
+from jscan.kernels import language, launch, tuning
 from jscan.kernels.language import Ref
 from jscan.kernels.operator import trace_scalars
 from jscan.kernels.ranking import along, floats_of, run
@@ -97,24 +97,11 @@ class Moving(Ranking):
             found.append(language.load_parts(ref, terms, mask=where))
         return [*found, *super().fetch(inputs, tile, offset, where)] if self.placed else found
 
-    def fill(
-        self,
-        outputs: Sequence[Ref],
-        inputs: Sequence[Ref],
-        tile: Tile,
-        place: jax.Array,
-        where: jax.Array,
-    ) -> None:
-        """Writes what fills these places, behind those of marked elements."""
-        at, beside = [(tile.row_block, self.size), (place, 1)], inputs[len(self.views) :]
-        for k, output in enumerate(outputs[: len(self.moved)]):
-            fills = language.load_parts(beside[k], [(jnp.int32(0), 1)])
-            parts = [jnp.broadcast_to(fill, place.shape) for fill in fills]
-            if memory.parts(output.dtype) == 1:
-                parts = [part.astype(output.dtype) for part in parts]
-            language.store(output, at, parts, mask=where)
-        if self.placed:
-            super().fill(outputs[len(self.moved) :], inputs, tile, place, where)
+    def fillers(self, inputs: Sequence[Ref], shape: tuple[int, ...]) -> list[list[jax.Array]]:
+        """What fills so many places, as `fetch` gives elements."""
+        fills = [language.load_parts(x, [(jnp.int32(0), 1)]) for x in inputs[len(self.views) :]]
+        found = [[jnp.broadcast_to(part, shape) for part in parts] for parts in fills]
+        return [*found, *super().fillers(inputs, shape)] if self.placed else found
 
 
 def move(

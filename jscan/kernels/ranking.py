@@ -84,8 +84,9 @@ def kernel(ranking: Ranking, tuned: tuning.Tuning, program: jax.Array, refs: Seq
 def _suits_sending(ranking: Ranking, dtype: np.dtype, tuned: tuning.Tuning) -> bool:
     """Whether the marks of a tile can be held as bits, and sent by these."""
     g, by, view = ranking.geometry, sending.neighbours(dtype), ranking.views[0]
-    one_row = tuned.rows == tuned.lanes == g.inner == 1 and not (g.reverse or g.far)
-    in_order = view.shape == (g.outer, g.n, 1) and (g.outer == 1 or g.n % by == 0)
+    one_row = tuned.rows == tuned.lanes == 1 and not (g.reverse or g.far)
+    own = view.shape == (g.outer, g.n, g.inner)
+    in_order = sending.suits_rows(g.outer, g.n, g.inner, own=own, by=by)
     of_bits = ranking.source == "runs" or dtype.itemsize == 1
     groups = g.length // (by * tuned.warps)
     fits = 32 <= groups <= sending.MOST_GROUPS
@@ -112,7 +113,11 @@ def _send_few(
     first, last = np.int32(g.n) - (end - until), np.int32(g.n) - (start - before)
     last = jnp.minimum(last, np.int32(ranking.size))
     at_once = part.strip(jnp.int32(0)).geometry.length
-    sending.fill(first, last, at_once, functools.partial(ranking.fill, outputs, inputs, tile))
+
+    def fill(place: jax.Array, where: jax.Array) -> None:
+        put(place, where, ranking.fillers(inputs, place.shape), scattered=False)
+
+    sending.fill(first, last, at_once, fill)
     if ranking.counted:
 
         def write() -> None:
@@ -154,17 +159,10 @@ def _suits_quarters(ranking: Ranking, dtype: np.dtype, tuned: tuning.Tuning) -> 
 
 
 def _first_of_runs(ranking: Ranking, strip: Tile, values: Ref) -> jax.Array:
-    """How many of each four neighbours begin a run; three of four are compared in registers."""
-    view, exists = ranking.views[0], strip.mask(0)
-    here = language.deinterleave(strip.load(values, view), 4)
-    before = [quarters.load(strip, values, view, -1), *here[:3]]
-    counts = jnp.zeros(here[0].shape, COUNT)
-    for place, (x, y) in enumerate(zip(here, before, strict=True)):
-        begins = ranking.differ(x, y)
-        if place == 0:
-            begins = begins | (quarters.index(strip, 0) == 0)
-        if exists is not None:
-            begins = begins & (quarters.left(strip, place) >= 0)
+    """How many of each four neighbours begin a run."""
+    first, *others = ranking.begin_runs(strip, values, 4)
+    counts = (first | (quarters.index(strip, 0) == 0)).astype(COUNT)
+    for begins in others:
         counts = counts + begins.astype(COUNT)
     return counts
 

@@ -137,7 +137,8 @@ class Ranking(Scan):
         def found(*, ends: bool) -> jax.Array:
             if by_words:
                 return sending.bits_of_bytes(tile, marks, ends=ends)
-            return self._compared(whole if ends else whole.without_ends(of_rows=False), marks)
+            here = whole if ends else whole.without_ends(of_rows=False)
+            return sending.bits_of(self.begin_runs(here, marks, sending.neighbours(marks.dtype)))
 
         if whole.mask(0) is None:
             bits = found(ends=False)
@@ -150,16 +151,20 @@ class Ranking(Scan):
         group = lax.broadcasted_iota(COUNT, bits.shape, 0)
         return bits | ((tile.index == 0) & (group == 0)).astype(COUNT)
 
-    def _compared(self, tile: Tile, marks: Ref) -> jax.Array:
-        """The first elements of runs, as bits."""
-        view, exists, by = self.views[0], tile.mask(0), sending.neighbours(marks.dtype)
-        here = language.deinterleave(tile.load(marks, view), by)
-        before = [quarters.load(tile, marks, view, -1, by), *here[:-1]]
-        marked = [self.differ(x, y) for x, y in zip(here, before, strict=True)]
-        if exists is not None:
-            there = [quarters.left(tile, place, by) >= 0 for place in range(by)]
-            marked = [x & y for x, y in zip(marked, there, strict=True)]
-        return sending.bits_of(marked)
+    def begin_runs(self, tile: Tile, values: Ref, by: int) -> list[jax.Array]:
+        """Whether each of ``by`` neighbours that exist differs from the one before it.
+
+        All but the first are compared in registers. Nothing is before the axis: of its first
+        element this says nothing.
+        """
+        view, exists = self.views[0], tile.mask(0)
+        here = language.deinterleave(tile.load(values, view), by)
+        before = [quarters.load(tile, values, view, -1, by), *here[:-1]]
+        begins = [self.differ(x, y) for x, y in zip(here, before, strict=True)]
+        if exists is None:
+            return begins
+        there = [quarters.left(tile, place, by) >= 0 for place in range(by)]
+        return [x & y for x, y in zip(begins, there, strict=True)]
 
     def fetch(
         self, inputs: Sequence[Ref], tile: Tile, offset: jax.Array, where: jax.Array
@@ -175,26 +180,20 @@ class Ranking(Scan):
         place: jax.Array,
         where: jax.Array,
         values: Sequence[Sequence[jax.Array]],
+        *,
+        scattered: bool = True,
     ) -> None:
-        """Writes what is wanted of each element to its place."""
+        """Writes parts of values of each result to places, ``scattered`` or side by side."""
         at = [(tile.row_block, self.size), (place, 1)]
         for output, parts in zip(outputs, values, strict=False):
             if memory.parts(output.dtype) == 1:
                 parts = [part.astype(output.dtype) for part in parts]
-            language.store(output, at, parts, mask=where, scattered=True)
+            language.store(output, at, parts, mask=where, scattered=scattered)
 
-    def fill(
-        self,
-        outputs: Sequence[Ref],
-        inputs: Sequence[Ref],
-        tile: Tile,
-        place: jax.Array,
-        where: jax.Array,
-    ) -> None:
-        """Writes what fills these places, behind those of marked elements."""
+    def fillers(self, inputs: Sequence[Ref], shape: tuple[int, ...]) -> list[list[jax.Array]]:
+        """What fills so many places behind those of marked elements, as `fetch` gives these."""
         del inputs
-        at = [(tile.row_block, self.size), (place, 1)]
-        language.store(outputs[0], at, jnp.full(place.shape, self.filler, COUNT), mask=where)
+        return [[jnp.full(shape, self.filler, COUNT)]]
 
     def places(
         self, tile: Tile, beside: Sequence[Ref], marks: jax.Array, before: jax.Array

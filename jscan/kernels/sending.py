@@ -38,6 +38,11 @@ def neighbours(dtype: np.dtype) -> int:
     return max(4, 16 // dtype.itemsize)
 
 
+def suits_rows(outer: int, n: int, inner: int, *, own: bool, by: int) -> bool:
+    """Whether rows are alone, and each begins with a group of marks that are its ``own``."""
+    return own and inner == 1 and (outer == 1 or n % by == 0)
+
+
 def bits_of(marks: Sequence[jax.Array], apart: int = 1) -> jax.Array:
     """The marks of each place of groups, a bit each, or so many; the first are the lowest."""
     found = marks[0].astype(COUNT)

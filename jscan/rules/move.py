@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,15 +60,16 @@ def move_in_kernels(
     if full[axis] >= extent.FAR:
         raise base.NoKernel("the axis is too long for 32 bits")
     # Pallas takes seconds to import, and only GPU programs need it.
-    from jscan.kernels import launch, moving, parting, tuning
+    from jscan.kernels import launch, moving, parting, sending, tuning
+    from jscan.kernels.layout import outer_n_inner
 
     del layout
     reason = launch.why_not_dtypes([x])
     if reason is not None:
         raise base.NoKernel(reason)
     each = (*full[:axis], 1, *full[axis + 1 :])
+    outer, n, inner = outer_n_inner(full, axis)
     if emit == "parts":
-        outer, inner = math.prod(full[:axis]), math.prod(full[axis + 1 :])
         if not tuning.suits_parts(outer, size, inner):
             raise base.NoKernel("two passes part so short a row, or so many lanes")
         begins = [jnp.broadcast_to(begin, each) for begin in others]
@@ -79,18 +79,14 @@ def move_in_kernels(
         beside = jnp.broadcast_to(beside, each)
     elif beside.size > 1:
         raise base.NoKernel("rows are filled with values of their own")
-    walked = source == "mask" and emit == "places" and not _sends_few(marks, full, axis)
-    if walked and tuning.suits_gather(full[axis], size, x.dtype.itemsize):
+    by = sending.neighbours(np.dtype(np.int8))  # masks are read as bytes
+    in_bits = sending.suits_rows(outer, n, inner, own=marks.shape == full, by=by)
+    walked = source == "mask" and emit == "places" and not in_bits
+    if walked and tuning.suits_gather(n, size, x.dtype.itemsize):
         raise base.NoKernel("so few elements are better gathered")
     how: dict[str, Any] = {"axis": axis, "source": source, "emit": emit, "size": size}
     how |= {"placed": placed, "counted": counted}
     return moving.move(marks, x, beside, full=full, **how, **params)
-
-
-def _sends_few(marks: jax.Array, full: tuple[int, ...], axis: int) -> bool:
-    """Whether a kernel sends the marked elements of rows without a look at the others."""
-    outer, inner = math.prod(full[:axis]), math.prod(full[axis + 1 :])
-    return inner == 1 and (outer == 1 or (marks.shape == full and full[axis] % 16 == 0))
 
 
 def move_jvp(

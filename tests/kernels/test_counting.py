@@ -12,8 +12,8 @@ import pytest
 import jscan
 from jscan import primitives
 from jscan.kernels import language, tuning
+from tests.engines import by_kernel
 from tests.kernels.test_lowering import calls, cuda_program
-from tests.kernels.test_moving import by_kernel
 
 PARTS = tuning.Tuning(length=4096, lanes=1, warps=4, window=32, strip=1024)
 

@@ -14,8 +14,8 @@ from jscan import Segments, bits, primitives
 from jscan.arguments.descriptors import known_heads
 from jscan.kernels import flagging, tuning
 from tests import reference
+from tests.engines import by_kernel
 from tests.kernels.test_lowering import cuda_program
-from tests.kernels.test_moving import by_kernel
 
 # The first engine's kernels are called here as they are, not by the rules that explain this once.
 pytestmark = pytest.mark.filterwarnings(

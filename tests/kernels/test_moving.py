@@ -12,20 +12,9 @@ import pytest
 import jscan
 from jscan import primitives, ranks
 from jscan.kernels import tuning
-from tests.engines import Engine
+from tests.engines import by_kernel
 from tests.kernels.test_lowering import cuda_program
 
-by_kernel = pytest.mark.parametrize(
-    "strategy",
-    [
-        Engine("interpreted", "auto", (), interpreted=True),
-        *(
-            pytest.param(Engine(name, "auto", (), gpu=True, builder=name), marks=pytest.mark.gpu)
-            for name in ("pallas", "jax-triton")
-        ),
-    ],
-    ids=lambda strategy: strategy.name,
-)
 STRIPS = tuning.Tuning(length=256, lanes=1, warps=1, window=4, strip=64)
 WARPS = tuning.Tuning(length=1024, lanes=1, warps=4, window=128, strip=128)
 BYTES = tuning.Tuning(length=512, lanes=1, warps=1, window=4, strip=128)

@@ -14,19 +14,8 @@ import jscan
 from jscan import primitives
 from jscan.kernels import ranking, tuning
 from jscan.kernels.ranks import Ranking
-from tests.engines import Engine
+from tests.engines import by_kernel
 
-by_kernel = pytest.mark.parametrize(
-    "strategy",
-    [
-        Engine("interpreted", "auto", (), interpreted=True),
-        *(
-            pytest.param(Engine(name, "auto", (), gpu=True, builder=name), marks=pytest.mark.gpu)
-            for name in ("pallas", "jax-triton")
-        ),
-    ],
-    ids=lambda strategy: strategy.name,
-)
 TILE = tuning.Tuning(length=512, lanes=1, warps=1, window=4, strip=128)
 """Marks that are bytes are 32 groups in such a tile."""
 
