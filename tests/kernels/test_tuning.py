@@ -12,7 +12,7 @@ import pytest
 import jscan
 from jscan import operators
 from jscan.kernels import strategies, tuning
-from jscan.kernels.tuning import measured
+from jscan.kernels.tuning import choose, measured
 from jscan.kernels.tuning.cut import Rule, first_match
 from tests.kernels.test_lowering import cuda_program
 
@@ -215,3 +215,21 @@ def test_a_thread_has_narrow_columns_whole(n, width, inner):
     assert inner % together == 0
     assert together * width >= 4
     assert n * together * width <= 600
+
+
+@pytest.mark.parametrize(
+    ("n", "width", "leaves", "long_steps", "elements"),
+    [
+        (256, 1, 1, False, 1024),
+        (328, 2, 1, False, 1024),
+        (512, 2, 1, False, 512),  # moves 2 kB by itself
+        (271, 2, 1, True, 512),
+        (482, 2, 2, False, 1024),
+        (110, 2, 2, False, 512),
+    ],
+)
+def test_a_program_of_narrow_rows_moves_enough(n, width, leaves, long_steps, elements):
+    shape = tuning.Shape(2**20, n, 1, width, leaves, False, 1, long_steps=long_steps)
+    tile = choose.block(shape)
+    assert tile is not None
+    assert (tile.rows * tile.length, tile.warps) == (elements, 1)
