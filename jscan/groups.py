@@ -71,6 +71,10 @@ class Groups:
         """
         ids = self.neighbours(data.ndim)
         if ids is None:
+            joined = made.SUMMARIES[name].joined
+            if joined is not None:
+                [total] = self.summary(joined.first, data)
+                return [total, *self.summary(joined.then, data, total.astype(data.dtype))]
             spread = [self.spread(value) for value in values]
             elements = made.made(data, spread, name=name, dtype=data.dtype, axis=0)
             pairs = zip(made.SUMMARIES[name].operators, elements, strict=True)

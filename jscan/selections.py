@@ -44,8 +44,8 @@ def segment_argmax(
       ValueError: as for ``jscan.segment_mean``; or ``data`` has 2^31 elements or more along its
         first axis.
 
-    Two reductions by segment, of ``data`` and of places. Where ids are sorted, a kernel finds the
-    places as it reduces them; else a gather and a pass do.
+    Where ids are sorted, a kernel reduces data and places together; else these are two reductions,
+    with a gather and a pass between.
 
     Source: Blelloch, *Prefix Sums and Their Applications* (1990).
 
@@ -91,18 +91,18 @@ def segment_argmin(
 
 
 def _argmax(data: jax.Array, by: Groups) -> jax.Array:
-    return _first_of("jscan.segment_argmax", operators.max, data, by)
+    return _first_of("jscan.segment_argmax", made.GREATEST, data, by)
 
 
 def _argmin(data: jax.Array, by: Groups) -> jax.Array:
-    return _first_of("jscan.segment_argmin", operators.min, data, by)
+    return _first_of("jscan.segment_argmin", made.LEAST, data, by)
 
 
-def _first_of(caller: str, operator: operators.Operator, data: jax.Array, by: Groups) -> jax.Array:
+def _first_of(caller: str, summary: str, data: jax.Array, by: Groups) -> jax.Array:
     """The first place in each segment of an element that is the total of its segment."""
     extent.check_places(caller, "data", data, 0)
     x = lax.stop_gradient(_comparable(data))
-    [first] = by.summary("first place", x, by.total(operator, x))
+    _, first = by.summary(summary, x)
     return jnp.where(first < made.NOWHERE, first, -1)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jscan import groups, operators
+from jscan import groups, made, operators
 from jscan.advice import advised
 from jscan.groups import Groups
 
@@ -154,12 +154,11 @@ def segment_logsumexp(
       TypeError: ``data`` is complex or not of numbers; else as for ``jscan.segment_mean``.
       ValueError: as for ``jscan.segment_mean``.
 
-    Two reductions by segment (the maximum, the sum). Where ids are sorted, a kernel makes the
-    exponentials as it adds them up; else a gather and a pass do. The derivative is a gather and a
-    reduction; it is 0 in a segment of elements that are all -inf, and 1 at inf.
+    Where ids are sorted, a kernel has the maximum and the sum by one reduction, which scales sums
+    as the maximum rises; else these are two, with a gather and a pass between. The derivative is a
+    gather and a reduction; it is 0 in a segment of elements that are all -inf, and 1 at inf.
 
-    Source: Milakov and Gimelshein, *Online normalizer calculation for softmax* (2018), "safe
-    softmax".
+    Source: Milakov and Gimelshein, *Online normalizer calculation for softmax* (2018), section 3.
 
     Example:
       >>> import jax.numpy as jnp
@@ -179,9 +178,7 @@ def _logsumexp(data: jax.Array, by: Groups) -> jax.Array:
 
 @jax.custom_jvp
 def _wide_logsumexp(x: jax.Array, by: Groups) -> jax.Array:
-    largest = by.total(operators.max, x)
-    largest = jnp.where(jnp.isfinite(largest), largest, 0)
-    [total] = by.summary("exponentials", x, largest)
+    largest, total = by.summary(made.EXPONENTIALS, x)
     return jnp.log(total) + largest
 
 
@@ -221,11 +218,10 @@ def segment_softmax(
       float for integers and booleans. float16 and bfloat16 are computed in float32 and rounded once
       at the end.
 
-    Two reductions by segment (the maximum, the sum), as for ``jscan.segment_logsumexp``, and a
-    gather of each. The derivative is one reduction and a gather.
+    The reductions of ``jscan.segment_logsumexp``, and a pass that gathers the maximum and the sum.
+    The derivative is one reduction and a gather.
 
-    Source: Milakov and Gimelshein, *Online normalizer calculation for softmax* (2018), "safe
-    softmax".
+    Source: Milakov and Gimelshein, *Online normalizer calculation for softmax* (2018), section 3.
 
     Example:
       >>> import jax.numpy as jnp
@@ -245,12 +241,13 @@ def _softmax(data: jax.Array, by: Groups) -> jax.Array:
 
 @jax.custom_jvp
 def _wide_softmax(x: jax.Array, by: Groups) -> jax.Array:
-    inside = by.holds(x)
-    largest = by.total(operators.max, x)
-    [total] = by.summary("exponentials", x, largest)
+    largest, total = by.summary(made.EXPONENTIALS, x)
+    total = jnp.where(jnp.isfinite(largest), total, jnp.nan)
     # Computed again: exponentials in memory would be written and read.
-    terms = jnp.exp(x - by.spread(largest))
-    return jnp.where(inside, terms / jnp.where(inside, by.spread(total), 1), 0)
+    terms, total = jnp.exp(x - by.spread(largest)), by.spread(total)
+    # A sum that has an element is 1 or more, since that of the largest is 1, or NaN.
+    inside = total != 0
+    return jnp.where(inside, terms / jnp.where(inside, total, 1), 0)
 
 
 @_wide_softmax.defjvp

@@ -6,14 +6,21 @@
     head       1  0  0  1  0  0  0      does it begin here?
 
 A program finds the segments of its tile's first and last position by a 32-ary search, one bound a
-lane, and each position's own between these two by bisection. A tile inside one segment does not
-bisect; one that holds 1000 heads does so in ten steps, in the level-one cache. Of a tile that is
-read strip by strip only the ends are sought among all segments: a strip's are between the one that
-the strip before it ended with and the tile's last.
+lane. Where they are a few, each position's own is found between these two by bisection, in the
+level-one cache; a tile inside one segment does not bisect. Where they are more, their beginnings
+are counted by position, a chunk of bounds at a time, and the counts added up along the tile, so
+that each bound is read once.
+
+    heads      0  0  0  2  0  0  0      how many of those behind the lowest begin here
+    added up   0  0  0  2  2  2  2
+
+Of a tile that is read strip by strip only the ends are sought among all segments: a strip's are
+between the one that the strip before it ended with and the tile's last.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,11 +32,27 @@ from jax import lax
 from jscan.kernels import language, launch, tuning
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import Geometry
+from jscan.kernels.operator import trace_scalars
 from jscan.kernels.tile import Tile
 
-LENGTH = 512
-"""Positions of a tile: the fastest of 128, 256, 512, 1024 and 2048 (H200, 2026-11-22)."""
+LENGTH = 1024
+"""Positions of a tile. Of 2^26 in runs of 16, 152 µs, 200 with 512 (H100, 2026-11-27)."""
 LANES = 32
+
+CHUNK = 128
+"""The fewest bounds that are counted at once. Of tiles of 1024 positions 256 are: 2^26 in runs of
+four, 180 µs, 197 by 128, 236 by 64 (H100, 2026-11-27)."""
+
+FEW = 3
+"""So many segments behind the lowest are bisected: in two steps."""
+
+MANY = 4
+"""So many segments for each position are bisected, since most of them are empty."""
+
+SPARSE = 128
+"""Where there are so many positions for a bound, none is counted, which takes registers. Sums of
+2^26 in runs of 16 by offsets 221 µs, 264 by bisection, of 64 190 and 198, but of 1024 133 and 124
+(H100, 2026-11-27)."""
 
 
 class Within(NamedTuple):
@@ -46,28 +69,66 @@ def located(
 
     They are sought ``within`` some segments, if it is known that they are there.
     """
-    start = tile.index * np.int32(tile.geometry.length)
-    end = jnp.minimum(start + np.int32(tile.geometry.length), np.int32(tile.geometry.n))
+    g = tile.geometry
+    start = tile.index * np.int32(g.length)
+    end = jnp.minimum(start + np.int32(g.length), np.int32(g.n))
     if within is None:
-        low, high = segments_of(bounds, first, [start, end - np.int32(1)], count)
+        within = Within(*segments_of(bounds, first, [start, end - np.int32(1)], count))
     else:
-        low = within.low
         high = _segment_within(bounds, first, end - np.int32(1), within)
-    if 1 in (tile.geometry.n, count):
+        within = Within(within.low, high)
+    if 1 in (g.n, count):
         # Triton 3.6 fails where it finds that the loop below never runs.
-        return jnp.zeros(tile.geometry.shape, jnp.int32) + low
+        return jnp.zeros(g.shape, jnp.int32) + within.low
+    sought = functools.partial(_sought, bounds, first, tile, within)
+    if len(g.shape) > 1 or g.length < CHUNK or count * SPARSE <= g.n:
+        return sought()
+    width = within.high - within.low
+    are_counted = (width > FEW) & (width <= np.int32(MANY * g.length))
+    counted = functools.partial(_counted, bounds, first, tile, within)
+    return lax.cond(are_counted, counted, sought)
+
+
+def _sought(bounds: Ref, first: jax.Array, tile: Tile, within: Within) -> jax.Array:
+    """The segment of each position, by bisection."""
     element = tile.element()
     whole = jnp.zeros(tile.geometry.shape, jnp.int32)
 
     def step(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         found, width = carry
         half = lax.div(width + np.int32(1), np.int32(2))
-        middle = jnp.minimum(found + half, high)
+        middle = jnp.minimum(found + half, within.high)
         begins = language.load(bounds, [(first, 1), (middle, 1)])
         return jnp.where(begins <= element, middle, found), width - half
 
-    found, _ = lax.while_loop(lambda c: c[1] > 0, step, (whole + low, high - low))
-    return found
+    begin = whole + within.low, within.high - within.low
+    return lax.while_loop(lambda c: c[1] > 0, step, begin)[0]
+
+
+def _counted(bounds: Ref, first: jax.Array, tile: Tile, within: Within) -> jax.Array:
+    """The same, by how many segments begin at each position or before it."""
+    g = tile.geometry
+    start = tile.index * np.int32(g.length)
+    end = jnp.minimum(start + np.int32(g.length), np.int32(g.n))
+    chunk = max(CHUNK, g.length // 4)
+    lane = lax.broadcasted_iota(jnp.int32, (chunk,), 0)
+
+    def step(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        heads, behind = carry
+        place = behind + lane
+        exists = place <= within.high
+        begins = language.load(bounds, [(first, 1), (place, 1)], mask=exists)
+        inside = exists & (begins < end)  # all of them are, if bounds do not fall
+        # What begins before the tile is at its first position.
+        number = jnp.maximum(begins - start, np.int32(0))
+        heads += language.tile_histogram(number, inside, g.length)
+        return heads, behind + np.int32(chunk)
+
+    begin = jnp.zeros(g.shape, jnp.int32), within.low + np.int32(1)
+    heads, _ = lax.while_loop(lambda c: c[1] <= within.high, step, begin)
+    adding = trace_scalars(lax.add, [heads.dtype] * 2)
+    [segments] = language.tile_scan(adding, [heads], 0, reverse=False)
+    return segments + within.low
 
 
 def begins(bounds: Ref, first: jax.Array, segment: jax.Array) -> jax.Array:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from jscan import primitives
-from jscan.made import combine_of, made
+from jscan.made import SUMMARIES, combine_of, made
 
 
 def summary_by_reduction(
@@ -22,15 +22,16 @@ def summary_by_reduction(
     **_: Any,
 ) -> list[jax.Array]:
     """The results of ``summary_p``, by ``spread_p`` and ``reduce_p``."""
+    how: dict[str, Any] = {"axis": axis, "num_segments": num_segments, "method": method}
+    joined = SUMMARIES[summary].joined
+    if joined is not None:
+        # XLA has reductions for each of two, and none for both.
+        how["dtype"] = dtype
+        [total] = summary_by_reduction(data, *operands, summary=joined.first, **how)
+        given = data, total.astype(dtype), *operands
+        return [total, *summary_by_reduction(*given, summary=joined.then, **how)]
     *values, ids = operands
     spread = [primitives.spread(value, ids, axis=axis) for value in values]
-    return primitives.reduce(
-        made(data, spread, name=summary, dtype=dtype, axis=axis),
-        ids,
-        combine=combine_of(summary, dtype),
-        axis=axis,
-        kind="ids",
-        num_segments=num_segments,
-        method=method,
-        exact=True,
-    )
+    elements = made(data, spread, name=summary, dtype=dtype, axis=axis)
+    combine = combine_of(summary, dtype)
+    return primitives.reduce(elements, ids, combine=combine, kind="ids", exact=True, **how)

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import ShapedArray
 from jax.interpreters import ad
 
@@ -35,10 +36,13 @@ def spread_in_plain_jax(
         return [jnp.zeros(full, values.dtype)]
     values = jnp.broadcast_to(values, (*full[:axis], limit, *full[axis + 1 :]))
     places = heads.places_of(numbers, limit)
-    zero: dict[str, Any] = {"mode": "fill", "fill_value": 0}
+    exists = jnp.broadcast_to(places < np.int32(limit), full)
     if places.size == places.shape[axis]:
-        return [jnp.take(values, places.reshape(-1), axis, **zero)]
-    return [jnp.take_along_axis(values, jnp.broadcast_to(places, full), axis, **zero)]
+        found = jnp.take(values, places.reshape(-1), axis, mode="clip")
+    else:
+        found = jnp.take_along_axis(values, jnp.broadcast_to(places, full), axis, mode="clip")
+    # A gather that fills has a mask of its own in memory, where two share their places.
+    return [jnp.where(exists, found, jnp.zeros_like(found))]
 
 
 def spread_jvp(
