@@ -1,4 +1,4 @@
-"""The segment of each position by the kernel that searches bounds, or counts them, against NumPy."""
+"""The segment of each position by the kernel that seeks bounds, or counts them, against NumPy."""
 
 from __future__ import annotations
 
