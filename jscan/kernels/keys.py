@@ -38,6 +38,7 @@ class Keys:
     views: tuple[View, ...]  # of the descriptor; then, where heads are counted, of the counts
     bounds: int = 0  # offsets of one row
     shift: int = 0  # the low bits of ids in which those of a segment differ
+    seeks: bool = False  # whether offsets are sought alone: what is gathered needs the cache
 
     @property
     def operands(self) -> int:
@@ -92,7 +93,8 @@ class Keys:
         if self.kind == "offsets":
             shared = strip if strip.geometry.lanes == 1 else strip.column()
             within = locating.Within(jnp.maximum(before, np.int32(0)), last)
-            return locating.located(operands[0], self._first(strip), shared, self.bounds, within)
+            given = operands[0], self._first(strip), shared, self.bounds, within
+            return locating.located(*given, counts=not self.seeks)
         if self.kind == "ids":
             return self.narrow(strip.load_shared(operands[0], self.views[0]))
         heads = self._heads(strip, operands[0]).astype(KEY)

@@ -51,8 +51,9 @@ MANY = 4
 
 SPARSE = 128
 """Where there are so many positions for a bound, none is counted, which takes registers. Sums of
-2^26 in runs of 16 by offsets 221 µs, 264 by bisection, of 64 190 and 198, but of 1024 133 and 124
-(H100, 2026-11-27)."""
+2^26 in runs of 16 by offsets 221 µs, 264 by bisection, of 64 190 and 198, but of 1024 133 and 124;
+products of a matrix, which gather, 913 and 684, with every other row empty 1809 and 963 (H100,
+2026-11-27)."""
 
 
 class Within(NamedTuple):
@@ -63,11 +64,18 @@ class Within(NamedTuple):
 
 
 def located(
-    bounds: Ref, first: jax.Array, tile: Tile, count: int, within: Within | None = None
+    bounds: Ref,
+    first: jax.Array,
+    tile: Tile,
+    count: int,
+    within: Within | None = None,
+    *,
+    counts: bool = True,
 ) -> jax.Array:
     """The segment of each position of the tile; ``first`` is where the row's bounds begin.
 
-    They are sought ``within`` some segments, if it is known that they are there.
+    They are sought ``within`` some segments, if it is known that they are there, and counted where
+    that is faster if it ``counts``.
     """
     g = tile.geometry
     start = tile.index * np.int32(g.length)
@@ -81,7 +89,7 @@ def located(
         # Triton 3.6 fails where it finds that the loop below never runs.
         return jnp.zeros(g.shape, jnp.int32) + within.low
     sought = functools.partial(_sought, bounds, first, tile, within)
-    if len(g.shape) > 1 or g.length < CHUNK or count * SPARSE <= g.n:
+    if not counts or len(g.shape) > 1 or g.length < CHUNK or count * SPARSE <= g.n:
         return sought()
     width = within.high - within.low
     are_counted = (width > FEW) & (width <= np.int32(MANY * g.length))

@@ -89,7 +89,7 @@ def reduce(
     real_results = tuple(real for d in results for real in real_dtypes(d))
     cut_by = num_segments, tuned.length
     described, told = _keys(descriptor, full, axis, kind, *cut_by, interpret=interpret)
-    told = dataclasses.replace(told, shift=shift)
+    told = dataclasses.replace(told, shift=shift, seeks=made is not None)
     order_view = None
     if order is not None:
         flat, order_view = launch.view(order, full, axis)
