@@ -19,6 +19,7 @@ import jax
 import pytest
 from hypothesis import settings
 
+from tests import costs
 from tests.contexts import one_for_all
 from tests.engines import ENGINES, Engine
 from tests.quick import leave_to_the_thorough
@@ -34,6 +35,17 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 # A first example compiles and a second does not, so examples have no common deadline.
 settings.register_profile("jscan", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("jscan")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Turns of what is costly."""
+    shown = "of costly tests, those of turn K of N; K may count on behind N"
+    parser.addoption("--turn", default="", metavar="K/N", help=shown)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has costly tests left out behind all others that choose."""
+    config.pluginmanager.register(costs)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

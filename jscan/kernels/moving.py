@@ -129,7 +129,7 @@ def move(
     operator = trace_scalars(lax.add, [COUNT] * 2)
     counts = jax.ShapeDtypeStruct(full, COUNT)
     shape = tuning.Shape.of([counts], axis, operator, segmented=False, tile=tile)
-    tuned = tuning.sends(shape, size=size, width=marks.dtype.itemsize, moves=True)
+    tuned = tuning.sends(shape, size=size, width=marks.dtype.itemsize, moves=x.dtype.itemsize)
     read, rest = launch.readable([x]), [beside] if emit == "order" else launch.readable([beside])
     cut = launch.Cut([marks, *read], full, axis, tuned, widths={4})
     moving = Moving(

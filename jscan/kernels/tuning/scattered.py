@@ -48,13 +48,13 @@ def counts(outer: int, n: int, tile: Tuning | None) -> Tuning:
     return Tuning(length=length, lanes=1, warps=4, window=32, strip=strip)
 
 
-def sends(shape: Shape, *, size: int, width: int = 1, moves: bool = False) -> Tuning:
-    """The tile of a scan that sends what it finds to ``size`` places elsewhere, or ``moves`` it.
+def sends(shape: Shape, *, size: int, width: int = 1, moves: int = 0) -> Tuning:
+    """The tile of a scan that sends what it finds to ``size`` places elsewhere.
 
-    Marks have a ``width`` in bytes; wider ones than 1 are elements that differ from neighbours, and
-    those of bytes are cut as flags are. Stores need registers too: with 64 positions a thread a
-    scan needs all and spills 1068 bytes, by strips of 16 it needs 96
-    (benchmarks/results/static-sm-90.json).
+    It ``moves`` elements of so many bytes, if any. Marks have a ``width`` in bytes; wider ones than
+    1 are elements that differ from neighbours, and those of bytes are cut as flags are. Stores need
+    registers too: with 64 positions a thread a scan needs all and spills 1068 bytes, by strips of
+    16 it needs 96 (benchmarks/results/static-sm-90.json).
     """
     chosen = choose.chosen(shape, "auto", choose.SCAN)
     if shape.tile is not None:
@@ -65,7 +65,16 @@ def sends(shape: Shape, *, size: int, width: int = 1, moves: bool = False) -> Tu
     if shape.inner > 1 or first_match(measured.device().few, shape) is not None:
         most = 1024 if 1 < chosen.lanes < 32 else 2048
         return dataclasses.replace(chosen, length=min(chosen.length, most // chosen.lanes))
-    return _in_strips(shape.outer, shape.n, _longest(shape.n, size, width, moves))
+    longest = _longest(shape.n, size, width, moves > 0)
+    # 2^26 elements, half of them marked: float32 packed in 182 µs, 188 by strips of 512, int8 145
+    # and 129, float16 189 and 143, float64 (2^25) 214 and 184 (H100, 2026-11-27).
+    in_long_strips = moves == 4 and width == 1 and not _are_few(shape.n, size)
+    return _in_strips(shape.outer, shape.n, longest, STRIP * (1 + in_long_strips))
+
+
+def _are_few(n: int, size: int) -> bool:
+    """Whether few of the places of a row can be marked."""
+    return 8 * size <= n
 
 
 def _longest(n: int, size: int, width: int, moves: bool) -> int:
@@ -82,16 +91,16 @@ def _longest(n: int, size: int, width: int, moves: bool) -> int:
     """
     if width > 1:
         return max(4096 // width, 1024)
-    few = 8 * size <= n
+    few = _are_few(n, size)
     return (4096 if few else 2048) if moves else (8192 if few else 4096)
 
 
-def _in_strips(outer: int, n: int, longest: int) -> Tuning:
+def _in_strips(outer: int, n: int, longest: int, strip: int = STRIP) -> Tuning:
     """Long tiles of a row; shorter ones keep a device busy."""
     length = longest
     while length > 2 * STRIP and outer * -(-n // length) < measured.device().programs:
         length //= 2
-    return Tuning(length=length, lanes=1, warps=1, window=32, strip=STRIP)
+    return Tuning(length=length, lanes=1, warps=1, window=32, strip=min(strip, length // 2))
 
 
 def suits_parts(outer: int, n: int, inner: int) -> bool:
