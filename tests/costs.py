@@ -1,6 +1,6 @@
 """The tests that take long, of which a run may take its turn.
 
-Two thirds of the time goes to a sixth of the tests. `pytest` runs them all; `pytest --turn K/N`
+Three quarters of the time go to a third of the tests. `pytest` runs them all; `pytest --turn K/N`
 runs those of turn K of N, and all others. CI counts turns by commits, so that it runs all in N.
 
 `tests/costs.json` has the functions whose cases take `COSTLY` seconds or more on average. It is
@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-COSTLY = 0.5
+COSTLY = 0.3
 """Seconds of a case, on average, from which on a test function is costly."""
 
 FILE = pathlib.Path(__file__).with_name("costs.json")

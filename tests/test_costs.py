@@ -44,7 +44,7 @@ def test_costs_are_means_of_a_report(tmp_path):
     report.write_text(
         '<testsuites><testsuite><testcase classname="tests.a" name="f[1]" time="0.2"/>'
         '<testcase classname="tests.a" name="f[2]" time="2.6"/>'
-        '<testcase classname="tests.a" name="g" time="0.4"/>'
+        '<testcase classname="tests.a" name="g" time="0.2"/>'
         '<testcase classname="tests.b" name="h" time="0.0"><skipped/></testcase>'
         "</testsuite></testsuites>"
     )

@@ -88,7 +88,24 @@ def collect_in_kernels(
         # A kernel counts the places that it reads in 32 bits.
         leaves = _leaves(_moved(values, order, axis), **params)
         return reduce_in_kernels(*leaves, in_order, **params)[:1]
+    full = extent.full_shape([values, order])
+    outer, inner = math.prod(full[:axis]), math.prod(full[axis + 1 :])
+    shared = order.size == order.shape[axis] == in_order.size
+    if shared and outer >= MANY_ROWS and inner < FEW_LANES:
+        # Side by side, rows are read by whole sectors of memory wherever an element lies.
+        moved = [
+            jnp.moveaxis(x, axis, 0) for x in (jnp.broadcast_to(values, full), order, in_order)
+        ]
+        [result] = collect_in_kernels(
+            moved[0], numbers, *moved[1:], emit=emit, **{**params, "axis": 0}
+        )
+        return [jnp.moveaxis(result, 0, axis)]
     return reduce_in_kernels(*_leaves(values, **params), in_order, order=order, **params)[:1]
+
+
+MANY_ROWS, FEW_LANES = 8, 8
+"""Of so many rows in one order, and fewer lanes, elements are moved. Minima of 4097 rows of 25937,
+int32, in 261 segments: 2993 µs as they lie, 624 so (H100, 2026-11-27)."""
 
 
 def _leaves(values: jax.Array, *, combine: Combine, **_: Any) -> list[jax.Array]:

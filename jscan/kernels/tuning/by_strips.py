@@ -187,6 +187,9 @@ def _part(shape: Shape, lanes: int, strip: int) -> int:
 
 # --- reductions: in one pass, by levels, by resident programs ----------------------------------
 
+MANY_LANES = 2**13
+"""So many lanes are enough for programs of 128 that do not wait for each other long."""
+
 LEVEL = 16
 """The fewest positions that a level reduces to one, or to two where there are segments."""
 
@@ -216,12 +219,21 @@ def strips(shape: Shape) -> Tuning:
             # 512; (2^20, 64) 76 and 101; (146609, 10), bfloat16, 13 µs with 8 lanes, 16 with 16
             # (H200, 2026-11-23).
             lanes, together = min(lanes, 8 if shape.inner < 32 else 32), 1
+            if (
+                shape.width == 1
+                and shape.inner % 128 == 0
+                and shape.outer * shape.inner >= MANY_LANES
+            ):
+                # Of bytes a word: (8, 4096, 2048), uint8, 53 µs by 32 lanes, 35 so; (2^20, 64),
+                # int8, 65 and 75 (H100, 2026-11-27).
+                lanes, together = 128, 4
             elements = 4 * measured.device().strip_elements
         strip = max(2, elements // lanes // registers)
         window = 2 if lanes > 16 else 8 if lanes > 8 else 16
         # Strips are read one behind the other: (1940, 7) into 3 segments, 5 µs by tiles of one, 15
         # by tiles of eight.
-        most, least = 32 * strip, max(strip if shape.segmented else 2 * strip, 64)
+        # (2077, 100), float32, by a plan, 6.8 µs by tiles of 64, 5.2 of 32 (H100, 2026-11-27).
+        most, least = 32 * strip, max(strip if shape.segmented else 2 * strip, 32)
     else:
         lanes, window = 1, 32
         # Without keys there is room for more: affine, 2^28, 634 µs with 512 elements, 521 with
@@ -236,6 +248,19 @@ def strips(shape: Shape) -> Tuning:
     while length > least and columns * -(-shape.n // length) < enough:
         length //= 2
     return Tuning(length, lanes, warps=1, window=window, strip=strip, together=together)
+
+
+def whole(shape: Shape, rows: Tuning) -> Tuning:
+    """The tile in which whole ``rows`` are reduced, which nothing has to hold.
+
+    a + b + a b of (8, 256, 32768), int16, 122 µs by 32 lanes and two warps, 47 so; of more than 512
+    elements a thread spills: (100, 500, 1000), uint8, 320 µs so (H100, 2026-11-27).
+    """
+    narrow = shape.width <= 2 and shape.leaves == 1 and not shape.segmented
+    if not narrow or shape.inner < 64 or rows.warps == 1 or shape.tile is not None:
+        return rows
+    fits = rows.length * 64 <= 512 * THREADS
+    return dataclasses.replace(rows, lanes=64, warps=1) if fits else rows
 
 
 def _strip(shape: Shape) -> int:

@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from jscan.kernels.tuning import measured
-from jscan.kernels.tuning.by_strips import alone, parts, strips, tree, walks
+from jscan.kernels.tuning.by_strips import alone, parts, strips, tree, walks, whole
 from jscan.kernels.tuning.cut import (
     HEAVY,
     THREADS,
@@ -376,6 +376,8 @@ TALKING = ("lookback", "serial_lookback", "chained")
 def chosen(shape: Shape, method: str, ways: Ways) -> Tuning:
     """The cut for the method, of a `SCAN` or a `REDUCTION`: of whole rows, if that suits them."""
     rows = None if method in TALKING else block(shape)
+    if rows is not None and ways is REDUCTION:
+        rows = whole(shape, rows)
     if rows is not None and (method == "block" or suits_block(shape, rows)):
         return rows
     return ways[method](shape)
