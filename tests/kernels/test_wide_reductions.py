@@ -11,6 +11,7 @@ import jscan
 from jscan import primitives
 from jscan.kernels import absent, tuning
 from tests import reference
+from tests.engines import by_kernel
 from tests.kernels.test_lowering import array, calls, cuda_program
 
 METHODS = ("lookback", "chained", "reduce_then_scan", "scan_then_propagate")
@@ -136,3 +137,37 @@ def test_a_thread_takes_up_to_16_bytes_of_lanes(dtype, inner, lanes, together):
     chosen = tuning.strips(shape)
     assert (chosen.lanes, chosen.together) == (lanes, together)
     assert together * leaf.dtype.itemsize <= 16
+
+
+@by_kernel
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ((2, 256, 130), "int16"),
+        ((2, 200, 65), "uint8"),
+        ((1, 500, 130), "int8"),  # of more than a warp holds
+        ((64, 40, 128), "uint8"),  # of so many lanes that programs take 128
+        ((1, 600, 8192), "uint8"),
+    ],
+)
+def test_narrow_rows_beside_lanes(shape, dtype, strategy):
+    x = np.random.default_rng(shape).integers(0, 3, shape).astype(dtype)
+    with strategy.active():
+        found = jax.jit(lambda x: jscan.reduce(lambda a, b: a + b + a * b, x, axis=1))(x)
+    expected = np.prod(x.astype(np.int64) + 1, axis=1) - 1  # which wraps around as numbers do
+    np.testing.assert_array_equal(found, expected.astype(dtype))
+
+
+def test_what_is_reduced_by_one_warp():
+    def chosen(shape, dtype, segmented=False):
+        leaf = jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
+        operator = jax.make_jaxpr(jnp.add)(*[jnp.zeros((), leaf.dtype)] * 2)
+        whole = tuning.Shape.of([leaf], 1, operator, segmented=segmented, tile=None)
+        cut = tuning.chosen(whole, "auto", tuning.REDUCTION)
+        return cut.lanes, cut.warps
+
+    assert chosen((8, 256, 32768), "int16") == (64, 1)
+    assert chosen((8, 256, 32768), "int16", segmented=True) != (64, 1)
+    assert chosen((100, 500, 1000), "uint8")[1] > 1  # 32,768 elements of a warp spill
+    assert chosen((8, 4096, 2048), "uint8") == (128, 1)
+    assert chosen((1, 2**20, 64), "int8") == (32, 1)

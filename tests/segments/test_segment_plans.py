@@ -60,6 +60,20 @@ def test_trailing_dimensions(trailing, engine):
     check(SUM, exact(SUM, (70, *trailing), "float32"), IDS, COUNT, method=engine.method)
 
 
+@pytest.mark.product
+@pytest.mark.parametrize("reduction", [SUM, MIN], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    ("rows", "trailing"), [(9, ()), (8, (3,)), (40, (2,)), (7, ()), (16, (16,)), (0, ())]
+)
+def test_rows_in_one_order(rows, trailing, reduction, engine):
+    """Many rows by one plan are read side by side."""
+    x, plan = exact(reduction, (rows, 70, *trailing), "float32"), OPAQUE(IDS)
+    found = jax.vmap(lambda row: reduction.function(row, plan, method=engine.method))(x)
+    assert found.shape == (rows, COUNT, *trailing)
+    for row, own in zip(x, found, strict=True):
+        reference.assert_equal(own, reduction.expected(row, IDS, COUNT))
+
+
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_few_elements(n):
     for reduction in REDUCTIONS:
