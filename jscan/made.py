@@ -29,8 +29,8 @@ class Summary(NamedTuple):
     """How elements are made, and by which operator each of them is reduced.
 
     ``make`` takes an element of the data, its place along the axis, and the value of its segment if
-    the summary ``takes_value``. If elements are ``joined``, they are reduced together, and the
-    operators have the identities alone.
+    the summary ``takes_value``. If elements are ``joined``, one operator reduces them together, and
+    ``operators`` tell the identities.
     """
 
     make: Callable[..., tuple[jax.Array, ...]]
@@ -54,7 +54,7 @@ def _square(x: jax.Array, place: jax.Array) -> tuple[jax.Array, ...]:
 
 
 def _exponential(x: jax.Array, place: jax.Array, largest: jax.Array) -> tuple[jax.Array, ...]:
-    """1 for the largest, which may be infinite."""
+    """exp(x - largest), which is 1 for the largest itself, infinite or not."""
     del place
     is_largest = lax.eq(x, largest)
     return (lax.exp(lax.select(is_largest, lax.full_like(x, 0), lax.sub(x, largest))),)
@@ -107,9 +107,9 @@ def _first_of(
 NOWHERE = np.iinfo(np.int32).max
 """Where the first element is that is the total of its segment, if there is none."""
 
-GREATEST = "greatest and its first place"
-LEAST = "least and its first place"
-EXPONENTIALS = "greatest and sum of exponentials"
+GREATEST_AND_PLACE = "greatest and its first place"
+LEAST_AND_PLACE = "least and its first place"
+GREATEST_AND_EXPONENTIALS = "greatest and sum of exponentials"
 
 SUMMARIES = {
     "greatest": Summary(_itself, (operators.max,)),
@@ -118,17 +118,17 @@ SUMMARIES = {
     "squares": Summary(_square, (operators.add,)),
     "exponentials": Summary(_exponential, (operators.add,), takes_value=True),
     "first place": Summary(_place_of, (operators.min,), takes_value=True),
-    EXPONENTIALS: Summary(
+    GREATEST_AND_EXPONENTIALS: Summary(
         _largest_alone,
         (operators.max, operators.add),
         joined=Joined("greatest", "exponentials", _exponentials_together),
     ),
-    GREATEST: Summary(
+    GREATEST_AND_PLACE: Summary(
         _with_place,
         (operators.max, operators.min),
         joined=Joined("greatest", "first place", functools.partial(_first_of, lax.gt)),
     ),
-    LEAST: Summary(
+    LEAST_AND_PLACE: Summary(
         _with_place,
         (operators.min, operators.min),
         joined=Joined("least", "first place", functools.partial(_first_of, lax.lt)),

@@ -91,11 +91,11 @@ def segment_argmin(
 
 
 def _argmax(data: jax.Array, by: Groups) -> jax.Array:
-    return _first_of("jscan.segment_argmax", made.GREATEST, data, by)
+    return _first_of("jscan.segment_argmax", made.GREATEST_AND_PLACE, data, by)
 
 
 def _argmin(data: jax.Array, by: Groups) -> jax.Array:
-    return _first_of("jscan.segment_argmin", made.LEAST, data, by)
+    return _first_of("jscan.segment_argmin", made.LEAST_AND_PLACE, data, by)
 
 
 def _first_of(caller: str, summary: str, data: jax.Array, by: Groups) -> jax.Array:

@@ -178,7 +178,7 @@ def _logsumexp(data: jax.Array, by: Groups) -> jax.Array:
 
 @jax.custom_jvp
 def _wide_logsumexp(x: jax.Array, by: Groups) -> jax.Array:
-    largest, total = by.summary(made.EXPONENTIALS, x)
+    largest, total = by.summary(made.GREATEST_AND_EXPONENTIALS, x)
     return jnp.log(total) + largest
 
 
@@ -241,10 +241,11 @@ def _softmax(data: jax.Array, by: Groups) -> jax.Array:
 
 @jax.custom_jvp
 def _wide_softmax(x: jax.Array, by: Groups) -> jax.Array:
-    largest, total = by.summary(made.EXPONENTIALS, x)
-    total = jnp.where(jnp.isfinite(largest), total, jnp.nan)
+    largest, total = by.summary(made.GREATEST_AND_EXPONENTIALS, x)
+    largest, total = by.spread(largest), by.spread(total)
     # Computed again: exponentials in memory would be written and read.
-    terms, total = jnp.exp(x - by.spread(largest)), by.spread(total)
+    terms = jnp.exp(x - largest)
+    total = total + (largest - largest)  # NaN where that is infinite
     # A sum that has an element is 1 or more, since that of the largest is 1, or NaN.
     inside = total != 0
     return jnp.where(inside, terms / jnp.where(inside, total, 1), 0)

@@ -1,7 +1,9 @@
 """The tests that take long, of which a run may take its turn.
 
 Three quarters of the time go to a third of the tests. `pytest` runs them all; `pytest --turn K/N`
-runs those of turn K of N, and all others. CI counts turns by commits, so that it runs all in N.
+runs those of turn K of N, and all others. In CI the commit tells the turn.
+
+What guards a commit itself runs each time, however long it takes: `ALWAYS`.
 
 `tests/costs.json` has the functions whose cases take `COSTLY` seconds or more on average. It is
 made of what a run reports:
@@ -24,6 +26,9 @@ import pytest
 COSTLY = 0.3
 """Seconds of a case, on average, from which on a test function is costly."""
 
+ALWAYS = ("tests/docs/test_committed_figures.py", "tests/release/", "tests/api/test_versions.py")
+"""Where tests are that fail by what is committed, or by what else is installed."""
+
 FILE = pathlib.Path(__file__).with_name("costs.json")
 
 
@@ -41,7 +46,7 @@ def of_turn(names: Sequence[str], costly: frozenset[str], turn: int, turns: int)
     seen: collections.Counter[str] = collections.Counter()
     chosen = []
     for name in names:
-        function = name.partition("[")[0]
+        function = name.partition("@")[0].partition("[")[0]  # behind @ is a group of xdist
         place = zlib.crc32(function.encode()) + seen[function]
         seen[function] += 1
         chosen.append(function not in costly or place % turns == turn)
@@ -79,7 +84,7 @@ def means(report: pathlib.Path) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for (file, name), each in sorted(seconds.items()):
         mean = sum(each) / len(each)
-        if mean >= COSTLY:
+        if mean >= COSTLY and not file.startswith(ALWAYS):
             found[file][name] = round(mean, 1)
     return dict(found)
 

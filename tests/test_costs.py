@@ -39,6 +39,18 @@ def test_what_is_no_turn(text):
         costs.parsed(text)
 
 
+def test_a_group_of_xdist_is_no_part_of_a_name():
+    costly = frozenset(["c.py::h"])
+    turns = [costs.of_turn(["c.py::h@group"], costly, turn, 4) for turn in range(4)]
+    assert sum(own for [own] in turns) == 1
+
+
+def test_what_guards_a_commit_is_not_costly():
+    functions = costs.costly_functions()
+    assert functions
+    assert not any(function.startswith(costs.ALWAYS) for function in functions)
+
+
 def test_costs_are_means_of_a_report(tmp_path):
     report = tmp_path / "report.xml"
     report.write_text(
@@ -46,6 +58,7 @@ def test_costs_are_means_of_a_report(tmp_path):
         '<testcase classname="tests.a" name="f[2]" time="2.6"/>'
         '<testcase classname="tests.a" name="g" time="0.2"/>'
         '<testcase classname="tests.b" name="h" time="0.0"><skipped/></testcase>'
+        '<testcase classname="tests.release.test_archives" name="i" time="9.0"/>'
         "</testsuite></testsuites>"
     )
     assert costs.means(report) == {"tests/a.py": {"f": 1.4}}

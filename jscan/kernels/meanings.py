@@ -42,9 +42,11 @@ def tile_reduce(leaf: jax.Array, *, jaxpr: core.ClosedJaxpr, axis: int) -> jax.A
 
 
 def tile_histogram(keys: jax.Array, mask: jax.Array, *, bins: int) -> jax.Array:
-    """A scatter that adds."""
+    """A scatter that adds; nonsense where a key is out of range, as on a GPU."""
     counts = jnp.zeros((bins,), jnp.int32)
-    return counts.at[jnp.where(mask, keys, bins)].add(jnp.int32(1), mode="drop")
+    counts = counts.at[jnp.where(mask, keys, bins)].add(jnp.int32(1), mode="drop")
+    broken = jnp.any(mask & ((keys < 0) | (keys >= bins)))
+    return jnp.where(broken, jnp.int32(-(2**20)), counts)
 
 
 def count_bytes(marks: jax.Array, *, negative: bool) -> jax.Array:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jscan.arguments.identity import Neutral
 
@@ -47,10 +48,6 @@ def _update(
     on_cpu: bool = False,
     **how: Any,
 ) -> jax.Array:
-    if name == "min" and x.dtype == np.float32 and not on_cpu:
-        # XLA has an atomic maximum of floats, and compares and swaps for the minimum: 2^22 into 16
-        # segments 2138 µs, and 71 so, into 16384 139 and 31 (H100, 2026-11-27).
-        return -_update("max", -x, places, shape, -identity, **how)
     # GPUs have no atomic operations of one or two bytes: bytes into 41 segments took 0.5 s (H200,
     # 2026-11-23). The low bits of words are the same.
     narrow = x.dtype.kind in "iu" and x.dtype.itemsize < 4 and not on_cpu
@@ -69,7 +66,22 @@ def _extremum(
     identity: Neutral | int,
     unique: bool,
 ) -> jax.Array:
-    return _update(name, x, places, shape, identity, unique_indices=unique)
+    update = functools.partial(_update, places=places, shape=shape, unique_indices=unique)
+
+    def itself(x: jax.Array) -> jax.Array:
+        return update(name, x, identity=identity)
+
+    def turned(x: jax.Array) -> jax.Array:
+        """By a maximum. XLA has an atomic one of float32, and compares and swaps for the minimum.
+
+        2^22 elements into 16 segments 2138 µs, and 68 so, into 16384 139 and 31 (H100, 2026-11-27).
+        """
+        return -update("max", -x, identity=-identity)
+
+    if name == "min" and x.dtype == np.float32:
+        result: jax.Array = lax.platform_dependent(x, cuda=turned, default=itself)
+        return result
+    return itself(x)
 
 
 @_extremum.defjvp

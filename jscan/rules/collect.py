@@ -91,7 +91,8 @@ def collect_in_kernels(
     full = extent.full_shape([values, order])
     outer, inner = math.prod(full[:axis]), math.prod(full[axis + 1 :])
     shared = order.size == order.shape[axis] == in_order.size
-    if shared and outer >= MANY_ROWS and inner < FEW_LANES:
+    large = math.prod(full) >= MANY_ELEMENTS
+    if shared and large and outer >= MANY_ROWS and inner < FEW_LANES:
         # Side by side, rows are read by whole sectors of memory wherever an element lies.
         moved = [
             jnp.moveaxis(x, axis, 0) for x in (jnp.broadcast_to(values, full), order, in_order)
@@ -106,6 +107,9 @@ def collect_in_kernels(
 MANY_ROWS, FEW_LANES = 8, 8
 """Of so many rows in one order, and fewer lanes, elements are moved. Minima of 4097 rows of 25937,
 int32, in 261 segments: 2993 µs as they lie, 624 so (H100, 2026-11-27)."""
+
+MANY_ELEMENTS = 2**16
+"""So many are worth two passes that move them."""
 
 
 def _leaves(values: jax.Array, *, combine: Combine, **_: Any) -> list[jax.Array]:

@@ -226,3 +226,16 @@ def test_export_for_cuda(platforms):
         # Every sum is an integer below 2**24, so float32 holds it exactly.
         expected = np.bincount(ids, x, 2000)
         np.testing.assert_array_equal(exported.call(x, ids), expected)
+
+
+@pytest.mark.parametrize(("platform", "name"), [("cuda", "maximum"), ("cpu", "minimum")])
+def test_minima_of_float32_by_ids_in_any_order(platform, name):
+    """A GPU has an instruction for the maximum alone."""
+
+    def minima(x, ids):
+        return jscan.segment_min(x, ids, 1000)
+
+    lowered = jax.jit(minima).trace(array(N), array(N, "int32"))
+    program = lowered.lower(lowering_platforms=(platform,)).as_text()
+    assert f"stablehlo.{name}" in program
+    assert ("stablehlo.negate" in program) == (platform == "cuda")

@@ -11,6 +11,7 @@ import pytest
 from jax import export
 
 import jscan
+from jscan.rules import collect
 from tests import reference
 from tests.segments.test_segment_reductions import (
     MAX,
@@ -65,8 +66,9 @@ def test_trailing_dimensions(trailing, engine):
 @pytest.mark.parametrize(
     ("rows", "trailing"), [(9, ()), (8, (3,)), (40, (2,)), (7, ()), (16, (16,)), (0, ())]
 )
-def test_rows_in_one_order(rows, trailing, reduction, engine):
+def test_rows_in_one_order(rows, trailing, reduction, engine, monkeypatch):
     """Many rows by one plan are read side by side."""
+    monkeypatch.setattr(collect, "MANY_ELEMENTS", 0)
     x, plan = exact(reduction, (rows, 70, *trailing), "float32"), OPAQUE(IDS)
     found = jax.vmap(lambda row: reduction.function(row, plan, method=engine.method))(x)
     assert found.shape == (rows, COUNT, *trailing)

@@ -362,3 +362,18 @@ def test_other_dtypes_are_named(statistic):
     if statistic not in (MEAN, NORM):
         with pytest.raises(TypeError, match="data has dtype complex64"):
             statistic.function(drawn((70,), "complex64"), IDS, COUNT)
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_a_segment_without_elements_makes_no_nan(is_sorted):
+    x, ids = jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([0, 0, 2, 2])
+
+    def first(x: jax.Array) -> jax.Array:
+        return jscan.segment_softmax(x, ids, 3, is_sorted)[0]
+
+    with jax.debug_nans(True):
+        found = jax.grad(first)(x)
+        rows = jax.vmap(first)(jnp.stack([x, x]))
+    share = float(jax.nn.softmax(x[:2])[0])
+    np.testing.assert_allclose(found[:2], [share * (1 - share), -share * (1 - share)], rtol=1e-5)
+    np.testing.assert_allclose(rows, [share, share], rtol=1e-5)

@@ -188,7 +188,7 @@ def _part(shape: Shape, lanes: int, strip: int) -> int:
 # --- reductions: in one pass, by levels, by resident programs ----------------------------------
 
 MANY_LANES = 2**13
-"""So many lanes are enough for programs of 128 that do not wait for each other long."""
+"""So many lanes of all rows are enough for programs of 128 that do not wait for each other long."""
 
 LEVEL = 16
 """The fewest positions that a level reduces to one, or to two where there are segments."""
@@ -219,11 +219,8 @@ def strips(shape: Shape) -> Tuning:
             # 512; (2^20, 64) 76 and 101; (146609, 10), bfloat16, 13 µs with 8 lanes, 16 with 16
             # (H200, 2026-11-23).
             lanes, together = min(lanes, 8 if shape.inner < 32 else 32), 1
-            if (
-                shape.width == 1
-                and shape.inner % 128 == 0
-                and shape.outer * shape.inner >= MANY_LANES
-            ):
+            are_many = shape.inner % 128 == 0 and shape.outer * shape.inner >= MANY_LANES
+            if shape.width == 1 and are_many:
                 # Of bytes a word: (8, 4096, 2048), uint8, 53 µs by 32 lanes, 35 so; (2^20, 64),
                 # int8, 65 and 75 (H100, 2026-11-27).
                 lanes, together = 128, 4
@@ -231,8 +228,8 @@ def strips(shape: Shape) -> Tuning:
         strip = max(2, elements // lanes // registers)
         window = 2 if lanes > 16 else 8 if lanes > 8 else 16
         # Strips are read one behind the other: (1940, 7) into 3 segments, 5 µs by tiles of one, 15
-        # by tiles of eight.
-        # (2077, 100), float32, by a plan, 6.8 µs by tiles of 64, 5.2 of 32 (H100, 2026-11-27).
+        # by tiles of eight; (2077, 100) by a plan, float32, 5.2 µs by tiles of 32 positions, 6.8 of
+        # 64 (H100, 2026-11-27).
         most, least = 32 * strip, max(strip if shape.segmented else 2 * strip, 32)
     else:
         lanes, window = 1, 32
