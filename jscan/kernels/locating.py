@@ -86,8 +86,9 @@ def located(
         high = _segment_within(bounds, first, end - np.int32(1), within)
         within = Within(within.low, high)
     if 1 in (g.n, count):
-        # Triton 3.6 fails where it finds that the loop below never runs.
-        return jnp.zeros(g.shape, jnp.int32) + within.low
+        # Triton 3.6 fails where it finds that the loop below never runs. Nothing is before the only
+        # position, whose segment is the last one within.
+        return jnp.zeros(g.shape, jnp.int32) + within.high
     sought = functools.partial(_sought, bounds, first, tile, within)
     if not counts or len(g.shape) > 1 or g.length < CHUNK or count * SPARSE <= g.n:
         return sought()

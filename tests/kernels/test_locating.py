@@ -92,3 +92,25 @@ def test_sums_by_offsets_in_strips(share, strategy):
 
         found = jax.jit(sums)(x, offsets)
     np.testing.assert_array_equal(found, expected)
+
+
+@by_kernel
+@pytest.mark.parametrize("count", [1, 4])
+def test_the_only_element_is_in_its_segment(count, strategy):
+    """Segments before it are empty."""
+    offsets = np.array([*[0] * count, 1, 1], np.int32)
+    expected = np.zeros(count + 1, np.int32)
+    expected[count - 1] = 7
+
+    def sums(x: jax.Array, offsets: jax.Array) -> jax.Array:
+        return jscan.reduce(jscan.operators.add, x, segments=Segments.from_offsets(offsets, 1))
+
+    x = np.array([7], np.int32)
+    with strategy.active():
+        found = jax.jit(sums)(x, offsets)
+        rows = jax.jit(jax.vmap(sums, (0, None)))(np.stack([x, x]), offsets)
+        columns, dense = np.array([1], np.int32), np.array([0, 1, 9], np.int32)
+        product = jax.jit(jscan.csr_matvec)(x, columns, offsets, dense)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(rows, [expected, expected])
+    np.testing.assert_array_equal(product, expected)
