@@ -193,8 +193,7 @@ def _segment_within(
 
 def _last_before(begins: jax.Array, position: jax.Array, inside: jax.Array) -> jax.Array:
     """The number of the last bound at or before a position: those do not decrease."""
-    before = jnp.sum(inside & (begins <= position), dtype=jnp.int32) - np.int32(1)
-    return jnp.maximum(before, np.int32(0))  # there is none where bounds fall
+    return jnp.sum(inside & (begins <= position), dtype=jnp.int32) - np.int32(1)
 
 
 def ids(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
