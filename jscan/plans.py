@@ -16,6 +16,7 @@ from jscan.advice import advised
 from jscan.arguments import arrays, descriptors
 from jscan.derivatives.recurrence import sum_of
 from jscan.remembered import Remembered
+from jscan.sorting import unsigned
 
 __all__ = ["SegmentPlan"]
 
@@ -220,5 +221,6 @@ def operands(plan: SegmentPlan, rank: int) -> list[jax.Array]:
 def _sorted(ids: jax.Array, num_segments: int) -> Parts:
     numbers = heads.places_of(ids, num_segments)
     places = lax.broadcasted_iota(jnp.int32, numbers.shape, 0)
-    in_order, order = lax.sort((numbers, places), num_keys=1, is_stable=True)
-    return numbers, order, in_order
+    keys = numbers.astype(unsigned(num_segments))
+    in_order, order = lax.sort((keys, places), num_keys=1, is_stable=True)
+    return numbers, order, in_order.astype(numbers.dtype)

@@ -10,6 +10,7 @@ from jscan.rules import product as product
 from jscan.rules import rank as rank
 from jscan.rules import reduce as reduce
 from jscan.rules import scan as scan
+from jscan.rules import sort as sort
 from jscan.rules import spread as spread
 from jscan.rules import summary as summary
 from jscan.rules import tail as tail
