@@ -1,52 +1,31 @@
 """Tridiagonal systems, solved by scans.
 
 A tridiagonal matrix is factored by a scalar recurrence for its pivots, and the factors are solved
-by two linear recurrences. All three are scans.
-
-Let the rows be divided so that the diagonal is positive: ``a`` lies below it, ``c`` above. The
-pivots are ``w[i] = d[i] - a[i] c[i-1] / w[i-1]``. What is scanned is ``v[i] = w[i] - |c[i]|``,
-the part of a pivot by which it dominates its row. With ``s[i] = d[i] - |a[i]| - |c[i]|`` and
-``t[i] = a[i] c[i-1]``,
-
-    v[i] = (P v[i-1] + Q) / (v[i-1] + S),   P = d[i] - |c[i]|,   S = |c[i-1]|,
-                                            Q = s[i] |c[i-1]| + |t[i]| - t[i]
-
-Where rows are dominated by the diagonal and real, ``s``, ``P``, ``Q`` and ``S`` are not negative. A
-composition of such maps then adds, multiplies and divides, and nothing cancels. Since ``s`` is
-rounded once from what is exact, every pivot is right but for a few roundings a level of the scan,
-however near to singular the matrix is. A map is divided by its third coefficient, which becomes 1,
-so that a product of many neither overflows nor underflows.
-
-The transposed matrix has the same pivots. Where the diagonal dominates columns more than rows,
-``v`` is what it dominates them by: ``a[i+1]`` and ``c[i-1]`` take the places of c[i] and a[i].
+by two linear recurrences. All three are scans: `jscan.plain.elimination` has their formulas. On a
+GPU they are one kernel where a system fits a tile.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from jscan import extent, heads, meshes
+from jscan import extent, meshes
 from jscan.advice import advised
 from jscan.arguments.arrays import as_array
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
 from jscan.eager import compiled, elements, number
-from jscan.operators import float_limits, integer_limits
-from jscan.recurrences import linear_recurrence
-from jscan.scans import associative_scan
+from jscan.elimination import eliminate
+from jscan.plain.elimination import Factors, Matrix
 
 __all__ = ["tridiagonal_solve"]
-
-Map = tuple[jax.Array, jax.Array, jax.Array]
-"""(P, Q, S) for v -> (P v + Q) / (v + S)."""
 
 
 @advised
@@ -161,10 +140,10 @@ def _tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, axis: int, periodic: bo
     if periodic and shape[axis] == 1:
         below, middle, above = below, below + middle + above, above
         periodic = False
-    if not periodic:
-        below, above = (_without(below, 0, axis), _without(above, -1, axis))
-    matrix = Matrix(below, middle, above, axis)
-    solver = (_Periodic if periodic else _Factors).of(lax.stop_gradient(matrix))
+    make = Matrix if periodic else Matrix.of
+    matrix = make(below, middle, above, axis)
+    known = lax.stop_gradient(Matrix(below, middle, above, axis))
+    solver: Solver = _Periodic.of(known, shape) if periodic else _solver(known, shape)
     x: jax.Array = lax.custom_linear_solve(
         matrix.times,
         right,
@@ -174,166 +153,48 @@ def _tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, axis: int, periodic: bo
     return x.astype(dtype)
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Matrix:
-    """A tridiagonal matrix for each row of an array; the ends of a diagonal may join the corners.
+class Solver(Protocol):
+    """What solves the systems of a matrix."""
 
-    Attributes:
-      below: the diagonal below the middle; its first element multiplies the last of a vector.
-      middle: the diagonal.
-      above: the diagonal above; its last element multiplies the first of a vector.
-      axis: the axis that the diagonals run along.
+    def solve(self, b: jax.Array, /) -> jax.Array:
+        """The solution for ``b``."""
+
+    def solve_transposed(self, b: jax.Array, /) -> jax.Array:
+        """The solution of the transposed system."""
+
+
+def _solver(matrix: Matrix, shape: tuple[int, ...]) -> Solver:
+    """What solves systems of a ``shape``; the ends of the matrix' diagonals are not read.
+
+    Where systems share a matrix, or are long, pivots are found once, and are in memory.
     """
+    n, middle = shape[matrix.axis], matrix.middle
+    if middle.shape == shape and n <= LONGEST and not jnp.iscomplexobj(middle):
+        return _Whole(matrix)
+    return Factors.of(Matrix.of(matrix.below, middle, matrix.above, matrix.axis))
 
-    below: jax.Array
-    middle: jax.Array
-    above: jax.Array
-    axis: int = dataclasses.field(metadata={"static": True})
 
-    def times(self, x: jax.Array) -> jax.Array:
-        """The product with vectors."""
-        before, after = (heads.turned(x, axis=self.axis, reverse=way) for way in (False, True))
-        return self.below * before + self.middle * x + self.above * after
-
-    def transposed(self, above: jax.Array | None = None) -> Matrix:
-        """The matrix with its columns as rows, where no corners are joined; ``above`` if known."""
-        if above is None:
-            above = heads.after(self.below, axis=self.axis)
-        return Matrix(heads.before(self.above, axis=self.axis), self.middle, above, self.axis)
-
-    def previous(self) -> Matrix:
-        """The row before each one, and before the first that of a matrix without neighbours."""
-        below, above = (heads.before(x, axis=self.axis) for x in (self.below, self.above))
-        one = np.ones((), self.middle.dtype)[()]
-        middle = heads.moved_on(self.middle, one, axis=self.axis, reverse=False)
-        return Matrix(below, middle, above, self.axis)
-
-    def least_excess(self) -> jax.Array:
-        """By how much the diagonal dominates every row, as an integer in the same order.
-
-        A minimum of floats, which keeps NaN, takes ten times as long on a CPU.
-        """
-        excess = _Rows.of(self).excess
-        integer = jnp.dtype(f"int{8 * excess.dtype.itemsize}")
-        bits = lax.bitcast_convert_type(excess, integer)
-        negative = lax.bitwise_not(bits) ^ integer_limits(integer).min
-        return jnp.min(jnp.where(bits < 0, negative, bits), self.axis, keepdims=True)
+LONGEST = 2**13
+"""The most unknowns of a system that may fit a tile of a kernel."""
 
 
 @dataclasses.dataclass(frozen=True)
-class _Factors:
-    """A matrix without corners as ``T = F^-1 L U``.
+class _Whole:
+    """A matrix whose systems are each solved at once."""
 
-    F scales the rows; L has the pivots w and below them a; U has ones and above them c / w.
-    """
-
-    scale: jax.Array
-    below: jax.Array
-    above: jax.Array
-    pivots: jax.Array
-    axis: int
-
-    @classmethod
-    def of(cls, matrix: Matrix) -> _Factors:
-        """The factors of a matrix.
-
-        What stands before is computed again from the matrix before: arrays of it would be written,
-        and read one place further on.
-        """
-        columns, previous = matrix.transposed(), matrix.previous()
-        dominating = columns.least_excess() > matrix.least_excess()
-
-        def of(columns: Matrix, rows: Matrix) -> _Rows:
-            return _Rows.of(jax.tree.map(lambda x, y: jnp.where(dominating, x, y), columns, rows))
-
-        rows = of(columns, matrix)
-        before = of(previous.transposed(above=matrix.below), previous)
-        scale = rows.signed(matrix.middle)
-        below, above = matrix.below * scale, matrix.above * scale
-        product = below * (previous.above * before.signed(previous.middle))
-        v = _excess_of_pivots(rows, before.above, product, matrix.axis)
-        pivots = v + rows.above.astype(v.dtype)
-        return cls(scale, below, above / pivots, pivots, matrix.axis)
+    matrix: Matrix
 
     def solve(self, b: jax.Array) -> jax.Array:
-        """``T^-1 b``."""
-        # Of a row that is close to overflow ``scale / pivots`` would be flushed to zero.
-        slopes, terms = -self.below / self.pivots, b * self.scale / self.pivots
-        y = linear_recurrence(slopes, terms, axis=self.axis)
-        return linear_recurrence(-self.above, y, axis=self.axis, reverse=True)
+        """The solution for ``b``."""
+        return self._solved(b, transposed=False)
 
     def solve_transposed(self, b: jax.Array) -> jax.Array:
-        """``b T^-1``: the same factors, the other way round."""
-        y = linear_recurrence(-heads.before(self.above, axis=self.axis), b, axis=self.axis)
-        slopes = -heads.after(self.below, axis=self.axis) / self.pivots
-        x = linear_recurrence(slopes, y / self.pivots, axis=self.axis, reverse=True)
-        return x * self.scale
+        """The solution of the transposed system."""
+        return self._solved(b, transposed=True)
 
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """What counts of each row of a matrix, in absolute values, of which the largest is about 1.
-
-    Attributes:
-      scale: what they are multiplied by, a power of two.
-      above: the element above the diagonal.
-      rest: the diagonal without that.
-      excess: the diagonal without both of its neighbours, rounded once, however small it is.
-    """
-
-    scale: jax.Array
-    above: jax.Array
-    rest: jax.Array
-    excess: jax.Array
-
-    @classmethod
-    def of(cls, matrix: Matrix) -> _Rows:
-        """The rows of a matrix."""
-        below, middle, above = (jnp.abs(x) for x in (matrix.below, matrix.middle, matrix.above))
-        larger, smaller = jnp.maximum(below, above), jnp.minimum(below, above)
-        rest = middle - larger
-        rounding = middle - rest - larger
-        # A power of two rounds nothing: what is computed twice is one number, fused or not.
-        limits = float_limits(middle.dtype)
-        largest = lax.reduce_precision(jnp.maximum(larger, middle), limits.nexp, mantissa_bits=0)
-        # An inverse that is flushed to zero, of a row that is close to overflow, would lose it.
-        scale = jnp.clip(1 / largest, limits.tiny, 1 / limits.tiny)
-        excess = rest - smaller + rounding
-        return cls(scale, above * scale, (middle - above) * scale, excess * scale)
-
-    def signed(self, middle: jax.Array) -> jax.Array:
-        """What makes the elements on the diagonal, ``middle``, positive, and scales the rows."""
-        sign = jnp.where(middle == 0, jnp.ones_like(middle), lax.sign(middle))
-        return jnp.conj(sign) * self.scale.astype(middle.dtype)
-
-
-def _excess_of_pivots(rows: _Rows, size: jax.Array, product: jax.Array, axis: int) -> jax.Array:
-    """``v``, as at the head of this file; ``size`` is S and ``product`` is t."""
-    # Of real numbers the bracket is 0, or twice the product: never the rounding of that.
-    if jnp.iscomplexobj(product):
-        opposite = jnp.abs(product).astype(product.dtype) - product
-    else:
-        opposite = 2 * jnp.maximum(-product, 0)
-    p, q, r = (x.astype(product.dtype) for x in (rows.rest, rows.excess * size, size))
-    p, q, r = jnp.broadcast_arrays(p, q + opposite, r)
-    # The first map is a constant, so v = infinity may come before it, and P is what it becomes.
-    v: jax.Array = associative_scan(_composed, (p, q, r), axis=axis)[0]
-    return v
-
-
-def _composed(first: Map, second: Map) -> Map:
-    """The map ``first`` and then ``second``."""
-    (p1, q1, s1), (p2, q2, s2) = first, second
-    scale = p1 + s2
-    return (p2 * p1 + q2) / scale, (p2 * q1 + q2 * s1) / scale, (q1 + s2 * s1) / scale
-
-
-def _without(x: jax.Array, place: int, axis: int) -> jax.Array:
-    """``x`` with zeros at a place."""
-    there = lax.broadcasted_iota(jnp.int32, x.shape, axis) == place % x.shape[axis]
-    return jnp.where(there, jnp.zeros_like(x), x)
+    def _solved(self, b: jax.Array, *, transposed: bool) -> jax.Array:
+        m = self.matrix
+        return eliminate(m.below, m.middle, m.above, b, axis=m.axis, transposed=transposed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -345,13 +206,15 @@ class _Periodic:
     where the matrix is.
     """
 
-    factors: _Factors
+    rest: Solver
     column: tuple[jax.Array, jax.Array]
     row: tuple[jax.Array, jax.Array]
+    shape: tuple[int, ...]
+    axis: int
 
     @classmethod
-    def of(cls, matrix: Matrix) -> _Periodic:
-        """The parts of a matrix."""
+    def of(cls, matrix: Matrix, shape: tuple[int, ...]) -> _Periodic:
+        """The parts of a matrix, for systems of a ``shape``."""
         axis = matrix.axis
         n = matrix.middle.shape[axis]
         first = lax.slice_in_dim(matrix.middle, 0, 1, axis=axis)
@@ -361,21 +224,16 @@ class _Periodic:
         column, row = (pivot, bottom), (jnp.ones_like(pivot), top / pivot)
         places = lax.broadcasted_iota(jnp.int32, matrix.middle.shape, axis)
         taken = jnp.where(places == 0, pivot, 0) + jnp.where(places == n - 1, bottom * row[1], 0)
-        rest = Matrix(
-            _without(matrix.below, 0, axis),
-            matrix.middle - taken,
-            _without(matrix.above, -1, axis),
-            axis,
-        )
-        return cls(_Factors.of(rest), column, row)
+        rest = dataclasses.replace(matrix, middle=matrix.middle - taken)
+        return cls(_solver(rest, shape), column, row, matrix.middle.shape, axis)
 
     def solve(self, b: jax.Array) -> jax.Array:
         """The solution for ``b``."""
-        return self._corrected(self.factors.solve, self.column, self.row, b)
+        return self._corrected(self.rest.solve, self.column, self.row, b)
 
     def solve_transposed(self, b: jax.Array) -> jax.Array:
         """The solution of the transposed system."""
-        return self._corrected(self.factors.solve_transposed, self.row, self.column, b)
+        return self._corrected(self.rest.solve_transposed, self.row, self.column, b)
 
     def _corrected(
         self,
@@ -385,8 +243,7 @@ class _Periodic:
         b: jax.Array,
     ) -> jax.Array:
         """``(T + u v)^-1 b = x - y (v x) / (1 + v y)`` with ``T x = b`` and ``T y = u``."""
-        axis = self.factors.axis
-        shape = self.factors.pivots.shape
+        axis, shape = self.axis, self.shape
         n = shape[axis]
         places = lax.broadcasted_iota(jnp.int32, shape, axis)
         u = jnp.where(places == 0, column[0], 0) + jnp.where(places == n - 1, column[1], 0)

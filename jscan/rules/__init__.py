@@ -2,6 +2,7 @@
 
 from jscan.rules import collect as collect
 from jscan.rules import elements as elements
+from jscan.rules import eliminate as eliminate
 from jscan.rules import histogram as histogram
 from jscan.rules import locate as locate
 from jscan.rules import matrix as matrix

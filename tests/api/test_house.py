@@ -30,7 +30,7 @@ FLOORS = (
     "plain",
     "plans segments described counted traced_bounds",
     "ranks",
-    "elements matrices multiplication sorting primitives summaries",
+    "elements elimination matrices multiplication sorting primitives summaries",
     "kernels",
     "derivatives",
     "compensation logsums",
