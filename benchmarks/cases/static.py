@@ -38,15 +38,8 @@ class Call:
 def calls() -> dict[str, Call]:
     """The calls by their names."""
     along = (*_repeatable(), *_segmented(), *_rows_and_lanes(), *_blocks(), *_across_devices())
-    every = [
-        *_scans(),
-        *along,
-        *_derivatives(),
-        *_reductions(),
-        *_products(),
-        *_ranks(),
-        *_shared(),
-    ]
+    others = (*_derivatives(), *_reductions(), *_products(), *_ranks(), *_shared())
+    every = [*_scans(), *along, *others]
     found = {call.name: call for call in every}
     assert len(found) == len(every)
     return found
@@ -372,9 +365,12 @@ def _ranks() -> Iterator[Call]:
         yield _call("unique_sorted", lambda x: jscan.unique_sorted(x, size=n // 16), ((n,), dtype))
     encode = functools.partial(jscan.run_length_encode, size=n // 16)
     yield _call("run_length_encode", encode, ((n,), "int32"))
-    for dtype in ("int32", "uint8"):
-        yield _call("histogram, 256 keys", lambda x: jscan.histogram(x, 256), ((n,), dtype))
+    keys = functools.partial(jscan.histogram, length=256)
+    yield from (_call("histogram, 256 keys", keys, ((n,), dtype)) for dtype in ("int32", "uint8"))
     yield _call("partition", jscan.partition, long, ((n,), "int8"))
+    for shape, axis in (((2**18, 64), 1), ((16000, 1000), 1), ((512, 512), 0)):
+        solve = functools.partial(jscan.tridiagonal_solve, axis=axis)
+        yield _call(f"tridiagonal_solve, axis {axis}", solve, *[(shape, "float32")] * 4)
 
     def split_and_segment(x: jax.Array, mask: jax.Array, flags: jax.Array) -> Any:
         values, segments = jscan.split_and_segment(x, mask, flags)
@@ -383,11 +379,9 @@ def _ranks() -> Iterator[Call]:
     yield _call("split_and_segment", split_and_segment, long, mask, mask)
     yield _call("ids of flags", lambda flags: jscan.Segments.from_flags(flags).ids, mask)
 
-    def of_lengths(what: str) -> Callable[[jax.Array], Any]:
-        return lambda x: getattr(jscan.Segments.from_lengths(x, total=n), what)
-
-    for what in ("ids", "flags"):
-        yield _call(f"{what} of lengths", of_lengths(what), ((2**16,), "int32"))
+    of_lengths = functools.partial(jscan.Segments.from_lengths, total=n)
+    yield _call("ids of lengths", lambda x: of_lengths(x).ids, ((2**16,), "int32"))
+    yield _call("flags of lengths", lambda x: of_lengths(x).flags, ((2**16,), "int32"))
 
 
 def _shared() -> Iterator[Call]:

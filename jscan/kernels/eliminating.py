@@ -152,7 +152,8 @@ def least(tile: Tile, x: jax.Array) -> jax.Array:
     """The least along the axis, as an integer in the same order, for each row of the tile."""
     integer = np.dtype(f"int{8 * x.dtype.itemsize}").type
     bits = lax.bitcast_convert_type(x, integer)
-    ordered = jnp.where(bits < 0, lax.bitwise_not(bits) ^ np.iinfo(integer).min, bits)
+    lowest = integer(np.iinfo(integer).min)
+    ordered = jnp.where(bits < 0, (integer(-1) - bits) + lowest, bits)
     axis = tile.geometry.axis
     found = language.tile_reduce(_operators(np.dtype(x.dtype))[2], ordered, axis)
     return jnp.broadcast_to(tile.along_positions(found), x.shape)

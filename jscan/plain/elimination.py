@@ -31,8 +31,7 @@ import numpy as np
 from jax import lax
 
 from jscan import combine, extent, heads, primitives
-from jscan.derivatives.recurrence import affine
-from jscan.operators import float_limits, integer_limits
+from jscan.operators import affine, float_limits, integer_limits
 
 Map = tuple[jax.Array, jax.Array, jax.Array]
 """(P, Q, S) for v -> (P v + Q) / (v + S)."""
@@ -205,22 +204,33 @@ def _excess_of_pivots(rows: Rows, size: jax.Array, product: jax.Array, axis: int
     p, q, r = (x.astype(product.dtype) for x in (rows.rest, rows.excess * size, size))
     p, q, r = jnp.broadcast_arrays(p, q + opposite, r)
     # The first map is a constant, so v = infinity may come before it, and P is what it becomes.
-    v, _, _ = _scan([p, q, r], _maps(p.dtype), axis, reverse=False)
-    return v
+    return _scan([p, q, r], 0, _maps(p.dtype), axis, reverse=False)
 
 
 def _recurrence(
     slopes: jax.Array, terms: jax.Array, axis: int, *, reverse: bool = False
 ) -> jax.Array:
-    _, states = _scan([slopes, terms], affine(1, slopes.dtype), axis, reverse=reverse)
-    return states
+    return _scan([slopes, terms], 1, _steps(slopes.dtype), axis, reverse=reverse)
 
 
 def _scan(
-    leaves: Sequence[jax.Array], by: combine.Combine, axis: int, *, reverse: bool
-) -> list[jax.Array]:
+    leaves: Sequence[jax.Array], wanted: int, by: combine.Combine, axis: int, *, reverse: bool
+) -> jax.Array:
+    """The leaf of a scan that is wanted: nothing drops others where a primitive is lowered."""
+    used = [number == wanted for number in range(len(leaves))]
     how: dict[str, Any] = {"axis": axis, "reverse": reverse, "exclusive": False, "method": "auto"}
-    return primitives.scan(leaves, None, combine=by, **how)
+    [result] = primitives.scan(leaves, None, combine=by, used=used, **how)
+    return result
+
+
+@functools.lru_cache(maxsize=16)
+def _steps(dtype: np.dtype[Any]) -> combine.Combine:
+    """The composition of a recurrence's steps as data, that of `jscan.linear_recurrence`."""
+    leaves = [jax.ShapeDtypeStruct((1,), dtype)] * 2
+    identity = affine.identities([dtype] * 2)
+    found = combine.trace(affine, leaves, jax.tree.structure((0, 0)), 0, identity)
+    assert found is not None
+    return found
 
 
 @functools.lru_cache(maxsize=16)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan import tridiagonal as solver
+from jscan import primitives
 from tests import tridiagonal
 from tests.kernels.test_lowering import array, calls, cuda_program
 
@@ -93,8 +92,12 @@ def test_the_residual_of_long_rows_and_after_one_more_step(kind):
 @pytest.fixture
 def trees(monkeypatch):
     """On a CPU a scan is a loop; on a GPU it combines as a tree does."""
-    for name in ("associative_scan", "linear_recurrence"):
-        monkeypatch.setattr(solver, name, partial(getattr(jscan, name), method="xla"))
+    scan = primitives.scan
+
+    def in_trees(*leaves, **params):
+        return scan(*leaves, **params | {"method": "xla"})
+
+    monkeypatch.setattr(primitives, "scan", in_trees)
 
 
 @pytest.mark.product
@@ -332,6 +335,19 @@ def test_a_gradient_is_one_more_solution_by_the_same_pivots():
 
     assert calls(cuda_program(loss, row, row, row, row)) == 3
     assert calls(cuda_program(jax.grad(loss, (0, 1, 2, 3)), row, row, row, row)) == 5
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_systems_that_fit_a_tile_are_solved_by_one_kernel(periodic):
+    """And their gradient by one more; a system that is periodic is solved for two right sides."""
+    rows = jax.ShapeDtypeStruct((7, 4096), np.float32)
+
+    def loss(*given):
+        return jscan.tridiagonal_solve(*given, axis=1, periodic=periodic).sum()
+
+    count = 2 if periodic else 1
+    assert calls(cuda_program(loss, rows, rows, rows, rows)) == count
+    assert calls(cuda_program(jax.grad(loss, (0, 1, 2, 3)), rows, rows, rows, rows)) == 2 * count
 
 
 def test_a_matrix_is_factored_once_for_all_right_hand_sides():

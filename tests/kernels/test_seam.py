@@ -214,6 +214,7 @@ def calls():
     yield "places", lambda m: jscan.nonzero(m, size=N), [((N,), jnp.bool_)]
     yield "counts", lambda m: jscan.enumerate(m), [((N,), jnp.bool_)]
     yield "keys", lambda keys: jscan.histogram(keys, 256), [((N,), U8)]
+    yield "systems", jscan.tridiagonal_solve, [((512, 3), F32)] * 4
     yield (
         "planned",
         lambda x, *plan: jscan.segment_sum(x, jscan.SegmentPlan.tree_unflatten(N // 8, plan)),

@@ -42,9 +42,11 @@ def drawn(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def as_bits(x: Any) -> Any:
-    """What tells zeros, and numbers that are none, apart."""
+    """What tells zeros apart; what is not a number has any bits."""
     x = np.asarray(x)
-    return x.view(f"uint{8 * x.dtype.itemsize}") if x.dtype.itemsize <= 8 else x.view(np.uint64)
+    if x.dtype.kind == "c":
+        return np.stack([as_bits(x.real), as_bits(x.imag)])
+    return np.where(x != x, 1, x.view(f"uint{8 * x.dtype.itemsize}"))
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((29,), 0), ((2, 13, 3), 1)])

@@ -49,4 +49,4 @@ from jscan.kernels.tuning.scattered import sends as sends
 from jscan.kernels.tuning.scattered import suits_counts as suits_counts
 from jscan.kernels.tuning.scattered import suits_gather as suits_gather
 from jscan.kernels.tuning.scattered import suits_parts as suits_parts
-from jscan.kernels.tuning.systems import systems as systems
+from jscan.kernels.tuning.whole import systems as systems

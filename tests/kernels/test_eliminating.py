@@ -1,0 +1,158 @@
+"""Tridiagonal systems that a kernel solves whole, beside full matrices with pivots."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jscan
+from jscan.elimination import eliminate
+from jscan.kernels import tuning
+from jscan.kernels.tuning.whole import LONGEST_BESIDE_LANES, MOST
+from jscan.primitives import tiled
+from tests import tridiagonal
+from tests.api.test_tridiagonal import DOMINATED
+from tests.engines import by_kernel
+from tests.kernels.test_lowering import calls, cuda_program
+
+SHAPES = [
+    ((1,), 0),
+    ((2,), 0),
+    ((5, 2), 1),
+    ((3, 64), 1),
+    ((2, 257), 1),  # rows end in the tile
+    ((70, 3), 1),  # several rows to a program, and rows that are none
+    ((33, 5), 0),  # lanes that are none
+    ((2, 130, 3), 1),
+    ((8, 40), 0),
+]
+
+
+def system(shape: tuple[int, ...], axis: int, kind: Any, dtype: Any = np.float32) -> list[Any]:
+    """Diagonals of a kind, others for each system, and right-hand sides."""
+    rng = np.random.default_rng([*shape, axis])
+    others, n = [size for d, size in enumerate(shape) if d != axis], shape[axis]
+    rows = [np.stack([np.asarray(x) for x in kind(rng, n)]) for _ in range(int(np.prod(others)))]
+    diagonals = np.moveaxis(np.stack(rows).reshape(*others, 3, n), -2, 0)
+    given = [np.moveaxis(x, -1, axis) for x in diagonals]
+    return [jnp.asarray(x, dtype) for x in (*given, rng.uniform(-1, 1, shape))]
+
+
+def residual(given: list[Any], x: Any, axis: int, *, in_sum: bool = False) -> float:
+    """The worst one of all systems, in eps."""
+    moved = [np.moveaxis(np.asarray(y), axis, 0).reshape(y.shape[axis], -1) for y in (*given, x)]
+    return tridiagonal.residual(moved[:4], moved[4], in_sum=in_sum)
+
+
+@by_kernel
+@pytest.mark.parametrize("kind", DOMINATED)
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_the_residual_is_what_is_promised(shape, axis, kind, strategy):
+    given = system(shape, axis, kind)
+    with strategy.active():
+        x = jax.jit(lambda *given: jscan.tridiagonal_solve(*given, axis=axis))(*given)
+    assert residual(given, x, axis) < 4
+
+
+@by_kernel
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 64), 1), ((2, 257), 1), ((33, 5), 0)])
+def test_transposed_systems(shape, axis, dtype, strategy):
+    """The solution of one system is that of the other with its diagonals moved."""
+    with jax.enable_x64(True):
+        given = below, middle, above, right = system(shape, axis, DOMINATED[1], dtype)
+        moved = jnp.roll(above, 1, axis), middle, jnp.roll(below, -1, axis), right
+
+        def solved(*given: Any, transposed: bool) -> Any:
+            return eliminate(*given, axis=axis, transposed=transposed)
+
+        with strategy.active():
+            x = jax.jit(lambda *given: solved(*given, transposed=True))(*given)
+            y = jax.jit(lambda *given: solved(*given, transposed=False))(*moved)
+        np.testing.assert_array_equal(x, y)
+        expected = tridiagonal.solved(*(np.asarray(z, np.float64) for z in moved), axis=axis)
+        np.testing.assert_allclose(x, expected, rtol=300 * np.finfo(dtype).eps, atol=1e-6)
+
+
+@by_kernel
+def test_derivatives_and_batches(strategy):
+    """By kernels and by scans; a batch of right-hand sides of one matrix shares its pivots."""
+    given = system((3, 17), 1, DOMINATED[1])
+
+    def loss(*given: Any) -> Any:
+        x = jscan.tridiagonal_solve(*given, axis=1, periodic=True)
+        return jnp.sum(x * jnp.cos(jnp.arange(51, dtype=x.dtype).reshape(3, 17)))
+
+    def both() -> Any:
+        sides = jnp.stack([given[3], 2 * given[3]])
+        of_rows = functools.partial(jscan.tridiagonal_solve, axis=1)
+        many = jax.vmap(of_rows, (None, None, None, 0))(*given[:3], sides)
+        each = jax.vmap(jscan.tridiagonal_solve)(*given)
+        return many, each, jax.grad(loss, (0, 1, 2, 3))(*given)
+
+    expected = jax.jit(both)()
+    with strategy.active():
+        found = jax.jit(both)()
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-5, atol=2e-6), found, expected
+    )
+
+
+@by_kernel
+def test_one_system_that_is_singular_is_alone(strategy):
+    """And what is outside of the matrix, or of the axis, counts nowhere."""
+    below, middle, above, right = system((3, 40), 1, DOMINATED[0])
+    middle = middle.at[1].set(0.0)
+    below, above = below.at[:, 0].set(jnp.nan), above.at[:, -1].set(jnp.inf)
+    with strategy.active():
+        x = jax.jit(lambda *given: jscan.tridiagonal_solve(*given, axis=1))(
+            below, middle, above, right
+        )
+    assert not np.isfinite(x[1]).all()
+    given = [y[::2] for y in (below.at[:, 0].set(0), middle, above.at[:, -1].set(0), right)]
+    assert residual(given, x[::2], 1) < 4
+
+
+@by_kernel
+def test_elements_near_the_ends_of_float32(strategy):
+    for size in (1e-30, 1e30, 8e37):
+        given = [x * np.float32(size) for x in system((2, 100), 1, DOMINATED[0])]
+        with strategy.active():
+            x = jax.jit(lambda *given: jscan.tridiagonal_solve(*given, axis=1))(*given)
+        assert residual(given, x, 1) < 4
+
+
+@by_kernel
+@pytest.mark.parametrize(("lanes", "rows", "warps"), [(1, 1, 1), (1, 8, 2), (4, 1, 1), (16, 1, 4)])
+def test_any_cut(lanes, rows, warps, strategy):
+    shape, axis = ((5, 29), 1) if lanes == 1 else ((29, 21), 0)
+    given = system(shape, axis, DOMINATED[1])
+    cut = tuning.Tuning(length=1, lanes=lanes, warps=warps, window=1, rows=rows)
+    with strategy.active(), tiled(cut):
+        x = jax.jit(lambda *given: jscan.tridiagonal_solve(*given, axis=axis))(*given)
+    assert residual(given, x, axis) < 4
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "dtype", "kernels"),
+    [
+        ((3, MOST), 1, np.float32, 1),
+        ((3, MOST + 1), 1, np.float32, 3),
+        ((3, MOST), 1, np.float64, 3),
+        ((3, MOST // 2), 1, np.float64, 1),
+        ((LONGEST_BESIDE_LANES, 1000), 0, np.float32, 1),
+        ((LONGEST_BESIDE_LANES + 1, 1000), 0, np.float32, 3),
+        ((2, 2**20), 0, np.float64, 1),
+        ((100, 7), 1, np.complex64, 3),
+    ],
+)
+def test_what_fits_a_tile(shape, axis, dtype, kernels):
+    with jax.enable_x64(True):
+        given = [jax.ShapeDtypeStruct(shape, dtype)] * 4
+        program = cuda_program(lambda *x: jscan.tridiagonal_solve(*x, axis=axis), *given)
+    assert calls(program) == kernels
