@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from jscan import heads, primitives
-from jscan.plain.scatters import scatter
+from jscan.plain.scatters import updated
 from jscan.primitives import AxisName
 
 APART = 2**16
@@ -34,7 +34,8 @@ def histogram_in_plain_jax(
         places = places * np.int32(copies) + jnp.where(inside, turn, np.int32(0))
 
     def of_row(places: jax.Array) -> jax.Array:
-        return scatter("add", jnp.ones((n,), jnp.int32), places, (num_keys * copies,), 0)
+        shape = (num_keys * copies,)
+        return updated("add", jnp.ones((n,), jnp.int32), places, shape=shape, identity=0)
 
     rows = jnp.moveaxis(places, axis, -1)
     if 0 in rows.shape:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, TypeAlias
 
 import jax
@@ -17,6 +18,9 @@ Places: TypeAlias = jax.Array | tuple[jax.Array, ...]
 
 UPDATES = {"add": "add", "mul": "multiply", "max": "max", "min": "min"}
 """Methods of ``x.at`` by the name of the primitive that combines a segment's elements."""
+
+REDUCED = {"add": lax.add, "mul": lax.mul, "max": lax.max, "min": lax.min}
+"""The operators themselves."""
 
 
 def scatter(
@@ -52,9 +56,75 @@ def _update(
     # 2026-11-23). The low bits of words are the same.
     narrow = x.dtype.kind in "iu" and x.dtype.itemsize < 4 and not on_cpu
     wide = x.astype(jnp.int32 if x.dtype.kind == "i" else jnp.uint32) if narrow else x
-    update = getattr(jnp.full(shape, identity, wide.dtype).at[places], UPDATES[name])
-    result: jax.Array = update(wide, mode="drop", wrap_negative_indices=False, **how)
+    given: dict[str, Any] = {"shape": shape, "identity": identity}
+
+    def update(x: jax.Array, places: Places) -> jax.Array:
+        return updated(name, x, places, **given, **how)
+
+    # Extrema of floats are compared with what is there before they wait for it.
+    waits = name in ("add", "mul") or x.dtype.kind in "iu"
+    copies = copies_of(wide.size, math.prod(shape)) if waits else 1
+    if copies == 1 or on_cpu or isinstance(places, tuple) or how.get("unique_indices"):
+        return update(wide, places).astype(x.dtype)
+    apart = functools.partial(in_copies, name, **given, copies=copies)
+    result: jax.Array = lax.platform_dependent(wide, places, cuda=apart, default=update)
     return result.astype(x.dtype)
+
+
+def updated(
+    name: str,
+    x: jax.Array,
+    places: Places,
+    *,
+    shape: tuple[int, ...],
+    identity: Any,
+    **how: Any,
+) -> jax.Array:
+    """An array of ``shape`` full of ``identity``, with which ``x`` is combined as it is."""
+    update = getattr(jnp.full(shape, identity, x.dtype).at[places], UPDATES[name])
+    result: jax.Array = update(x, mode="drop", wrap_negative_indices=False, **how)
+    return result
+
+
+def in_copies(
+    name: str,
+    x: jax.Array,
+    places: jax.Array,
+    *,
+    shape: tuple[int, ...],
+    identity: Any,
+    copies: int,
+) -> jax.Array:
+    """The same by so many ``copies`` of the result, which neighbours take in turn.
+
+    Atomic operations at one place wait for each other. Sums of 2^24 numbers, float32, in one
+    segment take 29467 µs, and 85 so; in 16 4317 and 202; in 256 2099 and 210; in 1344 1347 and 214;
+    in 16384 332 and 216; in 167774 211 and 215, but 4201 and 1568 where most are in few; products
+    in 16 22240 and 1456; maxima of float32 in 1344 104 and 177 (H100, 2026-11-28).
+    """
+    count, *beside = shape
+    turn = lax.iota(jnp.int32, places.shape[0]) & np.int32(copies - 1)
+    # What is dropped is behind the end, however far.
+    own = jnp.minimum(places, np.int32(count)) * np.int32(copies) + turn
+    wide = (count * copies, *beside)
+    parts = updated(name, x, own, shape=wide, identity=identity)
+    parts = parts.reshape(count, copies, *beside)
+    result: jax.Array = lax.reduce(parts, np.asarray(identity, x.dtype), REDUCED[name], (1,))
+    return result
+
+
+PLACES = 2**18
+"""So many places are apart enough for the atomic operations of a GPU."""
+TURNS, IN_CACHE = 16, 2**22
+"""Where few places have most of the elements so many copies help, as long as a cache has them."""
+
+
+def copies_of(size: int, places: int) -> int:
+    """How many copies of so many places ``size`` elements are scattered to: a power of two."""
+    few = places * TURNS <= IN_CACHE
+    # Four elements a place, so that places take no more time than elements.
+    most = min(max(PLACES, places * TURNS if few else 0), size // 4)
+    return 1 << (max(most // places, 1).bit_length() - 1) if places else 1
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4, 5))
