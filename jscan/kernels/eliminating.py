@@ -3,8 +3,10 @@
     diagonals ─ rows that the diagonal dominates ─ scan: pivots ─┐
     b ──────────────────────────────────────────── scan ─ scan back ─ x
 
-The formulas are those of `jscan.plain.elimination`, a matrix's rows beside a tile's own read again
-from the cache. Of a transposed system, elements of the diagonals are read at their neighbours.
+The formulas are those of `jscan.plain.elimination`, but for what is divided by one number: it is
+multiplied by its inverse, since a division of float64 takes as long as thirty products. A matrix's
+rows beside a tile's own are read again from the cache. Of a transposed system, elements of the
+diagonals are read at their neighbours.
 """
 
 from __future__ import annotations
@@ -134,8 +136,8 @@ def _operators(dtype: np.dtype) -> tuple[core.ClosedJaxpr, core.ClosedJaxpr, cor
     def maps(
         p1: jax.Array, q1: jax.Array, s1: jax.Array, p2: jax.Array, q2: jax.Array, s2: jax.Array
     ) -> list[jax.Array]:
-        scale = p1 + s2
-        return [(p2 * p1 + q2) / scale, (p2 * q1 + q2 * s1) / scale, (q1 + s2 * s1) / scale]
+        inverse = jnp.ones_like(p1) / (p1 + s2)
+        return [(p2 * p1 + q2) * inverse, (p2 * q1 + q2 * s1) * inverse, (q1 + s2 * s1) * inverse]
 
     def steps(a: jax.Array, b: jax.Array, c: jax.Array, d: jax.Array) -> list[jax.Array]:
         return [c * a, c * b + d]
@@ -182,8 +184,9 @@ def kernel(systems: Systems, program: jax.Array, refs: Sequence[Ref]) -> None:
     opposite = lax.max(-product, jnp.zeros_like(product))
     q = row.excess * before.above + (opposite + opposite)
     pivots = scan(maps, row.rest, q, before.above) + row.above
-    y = scan(steps, -below / pivots, matrix.right() * scale / pivots)
-    x = scan(steps, -above / pivots, y, reverse=True)
+    inverse = jnp.ones_like(pivots) / pivots
+    y = scan(steps, -below * inverse, matrix.right() * scale * inverse)
+    x = scan(steps, -above * inverse, y, reverse=True)
     tile.store(refs[4], x)
 
 
