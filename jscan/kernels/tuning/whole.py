@@ -39,7 +39,7 @@ def systems(
     else:
         # A thread holds a dozen numbers an element. Rows that end in a tile are accessed singly.
         each = 4 if n < length and n > 256 else 8
-    lanes, each = min(lanes, next_power_of_2(inner)), max(each * 4 // width, 2)
+    lanes, each = min(lanes, next_power_of_2(inner)), each if width == 4 else 4
     while lanes >= inner and rows * length * lanes < 32 * each and rows < outer:
         rows *= 2
     if rows * length * lanes > most:
