@@ -87,8 +87,8 @@ def tridiagonal_solve(
     right-hand sides that share a matrix; two are linear recurrences, one there and one back. Before
     them the matrix is read to see whether rows or columns are dominated. Where ``periodic``, two
     more recurrences for each matrix. On a GPU, all this is one pass over the operands where each
-    right-hand side has a real matrix of its own, of 8192 unknowns at most, half as many of float64;
-    of 512 where other dimensions lie behind the axis.
+    right-hand side has a real matrix of its own, of 4096 unknowns at most, or 8192, half as many of
+    float64; of 512 where other dimensions lie behind the axis.
 
     Sources: Stone, *An Efficient Parallel Algorithm for the Solution of a Tridiagonal Linear System
     of Equations* (1973); Blelloch, *Prefix Sums and Their Applications* (1990), §1.4; Kass and

@@ -9,7 +9,9 @@ from jscan.kernels.layout import outer_n_inner
 from jscan.kernels.tuning.cut import Tuning, next_power_of_2
 
 MOST = 2**13
-"""The most elements of a tile, of 4 bytes; half as many of 8."""
+"""The most elements of a tile, of 4 bytes; half as many of 8, and half as many again where rows end
+in it: (2048, 8001), float32, 1490 µs, 731 by three scans; (4096, 3229), float64, 2594 and 1870, but
+(8192, 2047) 1223 and 2508, and (4096, 3229), float32, 562 and 630 (H100, 2026-11-28)."""
 
 LONGEST_BESIDE_LANES = 2**9
 """The most unknowns beside lanes. A thread has every eighth place or so of a lane there, and scans
@@ -26,7 +28,8 @@ def systems(
 ) -> Tuning | None:
     """The tile of whole systems of numbers of so many bytes; None where one does not fit."""
     outer, n, inner = outer_n_inner(full, axis)
-    length, most = max(2, next_power_of_2(n)), MOST * 4 // width
+    length = max(2, next_power_of_2(n))
+    most = MOST * 4 // width // (1 if n == length or inner > 1 else 2)
     if tile is not None:
         fits = length * tile.lanes * tile.rows <= most
         return dataclasses.replace(tile, length=length, strip=0) if fits else None
