@@ -81,7 +81,8 @@ def tridiagonal_solve(
     large as 1 / eps. ``jnp.isfinite(x).all()`` and the residual tell. No value raises an error.
 
     Derivatives are those of the solution: each is one more solution by the same pivots, of the
-    transposed matrix in a gradient.
+    transposed matrix in a gradient. Where each right-hand side has a real matrix of its own and
+    8192 unknowns at most, the pivots are computed again for it.
 
     Cost: three scans. One is for the pivots, by a map of three coefficients, once for all
     right-hand sides that share a matrix; two are linear recurrences, one there and one back. Before

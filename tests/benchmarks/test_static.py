@@ -130,6 +130,7 @@ def test_the_report_is_of_these_calls():
             "chunk_totals",
             "count",
             "partition",
+            "eliminate",
         ),
         *("reduce", "rows", "partials", "locate", "fill", "fill_absent", "mark", "flags"),
     }
