@@ -150,7 +150,7 @@ def segment_sort(
     One sort by XLA, of the number of each element's segment and the key; with a payload or a
     derivative also of its place, and a gather of ``data`` and of each leaf of the payload, whose
     derivative is a scatter. On a GPU, 2^19 elements and more take two radix sorts, a pass for each
-    byte of a key and of the segments' numbers: a fifth of the time. Ids that are neither promised
+    byte of a key and four for the segments: a fifth of the time. Ids that are neither promised
     to be neighbours nor in a plan are sorted besides.
 
     Source: Sengupta et al., *Scan Primitives for GPU Computing* (2007), section 4.2.

@@ -24,6 +24,8 @@ from jscan.combine import accumulation_dtype
 from jscan.eager import compiled, elements, number
 from jscan.elimination import eliminate
 from jscan.plain.elimination import Factors, Matrix
+from jscan.primitives import interprets
+from jscan.rules.eliminate import fits
 
 __all__ = ["tridiagonal_solve"]
 
@@ -81,15 +83,15 @@ def tridiagonal_solve(
     large as 1 / eps. ``jnp.isfinite(x).all()`` and the residual tell. No value raises an error.
 
     Derivatives are those of the solution: each is one more solution by the same pivots, of the
-    transposed matrix in a gradient. Where each right-hand side has a real matrix of its own and
-    8192 unknowns at most, the pivots are computed again for it.
+    transposed matrix in a gradient. A kernel that solves whole systems computes the pivots again.
 
     Cost: three scans. One is for the pivots, by a map of three coefficients, once for all
     right-hand sides that share a matrix; two are linear recurrences, one there and one back. Before
     them the matrix is read to see whether rows or columns are dominated. Where ``periodic``, two
     more recurrences for each matrix. On a GPU, all this is one pass over the operands where each
-    right-hand side has a real matrix of its own, of 4096 unknowns at most, or 8192, half as many of
-    float64; of 512 where other dimensions lie behind the axis.
+    right-hand side has a real matrix of its own, of 4096 unknowns at most, or exactly 8192, half as
+    many of float64; of 512 where other dimensions lie behind the axis. A device of several then
+    gathers what is sharded along the axis.
 
     Sources: Stone, *An Efficient Parallel Algorithm for the Solution of a Tridiagonal Linear System
     of Equations* (1973); Blelloch, *Prefix Sums and Their Applications* (1990), §1.4; Kass and
@@ -169,35 +171,59 @@ class Solver(Protocol):
 def _solver(matrix: Matrix, shape: tuple[int, ...]) -> Solver:
     """What solves systems of a ``shape``; the ends of the matrix' diagonals are not read.
 
-    Where systems share a matrix, or are long, pivots are found once, and are in memory.
+    Where systems share a matrix, or fit no tile, pivots are found once, and are in memory.
     """
-    n, middle = shape[matrix.axis], matrix.middle
-    if middle.shape == shape and n <= LONGEST and not jnp.iscomplexobj(middle):
-        return _Whole(matrix)
-    return Factors.of(Matrix.of(matrix.below, middle, matrix.above, matrix.axis))
+    if matrix.middle.shape == shape and fits(shape, matrix.axis, matrix.middle.dtype):
+        return _Whole.of(matrix)
+    return _factors(matrix)
 
 
-LONGEST = 2**13
-"""The most unknowns of a system that may fit a tile of a kernel."""
+def _factors(matrix: Matrix) -> Factors:
+    return Factors.of(Matrix.of(matrix.below, matrix.middle, matrix.above, matrix.axis))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Whole:
-    """A matrix whose systems are each solved at once."""
+    """A matrix whose systems are each solved at once by a kernel, and by its factors elsewhere."""
 
     matrix: Matrix
+    factors: Factors
+
+    @classmethod
+    def of(cls, matrix: Matrix) -> _Whole:
+        """The matrix, with factors where there are no kernels."""
+        given = matrix.below, matrix.middle, matrix.above
+
+        def factored(below: jax.Array, middle: jax.Array, above: jax.Array) -> list[jax.Array]:
+            found = _factors(Matrix(below, middle, above, matrix.axis))
+            return [found.scale, found.below, found.above, found.pivots]
+
+        def none(*diagonals: jax.Array) -> list[jax.Array]:
+            return [jnp.zeros_like(diagonals[1])] * 4
+
+        parts: list[jax.Array] = lax.platform_dependent(*given, cuda=none, default=factored)
+        scale, below, above, pivots = parts
+        return cls(matrix, Factors(scale, below, above, pivots, matrix.axis))
 
     def solve(self, b: jax.Array) -> jax.Array:
         """The solution for ``b``."""
-        return self._solved(b, transposed=False)
+        return self._solved(b, self.factors.solve, transposed=False)
 
     def solve_transposed(self, b: jax.Array) -> jax.Array:
         """The solution of the transposed system."""
-        return self._solved(b, transposed=True)
+        return self._solved(b, self.factors.solve_transposed, transposed=True)
 
-    def _solved(self, b: jax.Array, *, transposed: bool) -> jax.Array:
+    def _solved(
+        self, b: jax.Array, by_factors: Callable[[jax.Array], jax.Array], *, transposed: bool
+    ) -> jax.Array:
         m = self.matrix
-        return eliminate(m.below, m.middle, m.above, b, axis=m.axis, transposed=transposed)
+
+        def at_once(b: jax.Array) -> jax.Array:
+            return eliminate(m.below, m.middle, m.above, b, axis=m.axis, transposed=transposed)
+
+        elsewhere = at_once if interprets() else by_factors
+        result: jax.Array = lax.platform_dependent(b, cuda=at_once, default=elsewhere)
+        return result
 
 
 @dataclasses.dataclass(frozen=True)

@@ -115,16 +115,20 @@ def in_copies(
 
 PLACES = 2**18
 """So many places are apart enough for the atomic operations of a GPU."""
+FEWEST = 2**14
+"""Fewer elements wait for no longer than it takes to fill copies and to combine them."""
 TURNS, IN_CACHE = 16, 2**22
 """Where few places have most of the elements so many copies help, as long as a cache has them."""
 
 
 def copies_of(size: int, places: int) -> int:
     """How many copies of so many places ``size`` elements are scattered to: a power of two."""
+    if size < FEWEST or not places:
+        return 1
     few = places * TURNS <= IN_CACHE
     # Four elements a place, so that places take no more time than elements.
     most = min(max(PLACES, places * TURNS if few else 0), size // 4)
-    return 1 << (max(most // places, 1).bit_length() - 1) if places else 1
+    return 1 << (max(most // places, 1).bit_length() - 1)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4, 5))

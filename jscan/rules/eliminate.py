@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.core import ShapedArray
 
 from jscan import extent, meshes
@@ -19,6 +20,13 @@ def eliminate_abstract_eval(*operands: ShapedArray, **_: Any) -> list[ShapedArra
     """One element for each of the right-hand sides."""
     shape = extent.full_shape(operands)
     return [operands[-1].update(shape=shape, weak_type=False)]
+
+
+def fits(shape: tuple[int, ...], axis: int, dtype: np.dtype[Any]) -> bool:
+    """Whether a kernel solves systems of this shape whole."""
+    from jscan.kernels import eliminating
+
+    return dtype in eliminating.DTYPES and eliminating.cut_of(shape, axis, dtype, None) is not None
 
 
 def eliminate_in_kernels(
