@@ -27,9 +27,12 @@ def sort_in_plain_jax(
 ) -> list[jax.Array]:
     """The result of ``sort_p`` by one sort."""
     full = extent.full_shape([numbers, keys])
-    by = [jnp.broadcast_to(x, full) for x in (numbers, *_descending(keys, descending))]
+    # XLA puts NaN of some floats of 8 bits first.
+    by_bits = descending or (jnp.issubdtype(keys.dtype, jnp.floating) and keys.dtype.itemsize == 1)
+    steps = [~x if descending else x for x in reversed(ordered(keys))] if by_bits else [keys]
+    by = [jnp.broadcast_to(x, full) for x in (numbers, *steps)]
     if emit == "keys":
-        beside = [] if not descending else [jnp.broadcast_to(keys, full)]
+        beside = [jnp.broadcast_to(keys, full)] if by_bits else []
     else:
         beside = [lax.broadcasted_iota(jnp.int32, full, axis)]
     found = lax.sort((*by, *beside), dimension=axis, num_keys=len(by), is_stable=True)
@@ -88,11 +91,6 @@ def _by(key: jax.Array, beside: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def _taken(x: jax.Array, places: jax.Array) -> jax.Array:
     return x.at[places].get(mode="promise_in_bounds", unique_indices=True)
-
-
-def _descending(keys: jax.Array, descending: bool) -> list[jax.Array]:
-    """The keys, or numbers whose order is opposite."""
-    return [~x for x in reversed(ordered(keys))] if descending else [keys]
 
 
 def ordered(x: jax.Array) -> list[jax.Array]:

@@ -69,6 +69,14 @@ def test_one_key_after_another_is_one_sort(dtype: str, shape: tuple[int, ...], a
                     np.testing.assert_array_equal(as_bits(found), as_bits(expected))
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3fn"])
+def test_what_is_not_a_number_is_last(dtype: str) -> None:
+    """Of floats of 8 bits, too, in some of which it has the bits of a negative zero."""
+    keys = jnp.asarray(np.array([1, np.nan, -2, 0], np.float32).astype(jnp.dtype(dtype)))
+    found = jscan.segment_sort(keys, jnp.zeros(4, jnp.int32), 1, True)
+    np.testing.assert_array_equal(found.astype(jnp.float32), [-2, 0, 1, np.nan])
+
+
 @pytest.mark.parametrize("descending", [False, True])
 def test_orders_are_those_of_a_loop(descending: bool) -> None:
     """A stable sort by pairs in Python."""
