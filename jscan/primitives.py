@@ -200,11 +200,6 @@ def interpreted() -> Iterator[None]:
         yield
 
 
-def interprets() -> bool:
-    """Whether kernels run interpreted in this context."""
-    return bool(_interpret.value)
-
-
 @contextlib.contextmanager
 def tiled(tile: Hashable) -> Iterator[None]:
     """Makes kernels of primitives that are bound in this context cut operands by ``tile``.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +22,7 @@ from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
 from jscan.combine import accumulation_dtype
 from jscan.eager import compiled, elements, number
-from jscan.elimination import eliminate
-from jscan.plain.elimination import Factors, Matrix
-from jscan.primitives import interprets
-from jscan.rules.eliminate import fits
+from jscan.plain.elimination import Factors, Matrix, without
 
 __all__ = ["tridiagonal_solve"]
 
@@ -90,8 +87,7 @@ def tridiagonal_solve(
     them the matrix is read to see whether rows or columns are dominated. Where ``periodic``, two
     more recurrences for each matrix. On a GPU, all this is one pass over the operands where each
     right-hand side has a real matrix of its own, of 4096 unknowns at most, or exactly 8192, half as
-    many of float64; of 512 where other dimensions lie behind the axis. A device of several then
-    gathers what is sharded along the axis.
+    many of float64; of 512 where other dimensions lie behind the axis.
 
     Sources: Stone, *An Efficient Parallel Algorithm for the Solution of a Tridiagonal Linear System
     of Equations* (1973); Blelloch, *Prefix Sums and Their Applications* (1990), §1.4; Kass and
@@ -145,10 +141,11 @@ def _tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, axis: int, periodic: bo
     if periodic and shape[axis] == 1:
         below, middle, above = below, below + middle + above, above
         periodic = False
-    make = Matrix if periodic else Matrix.of
-    matrix = make(below, middle, above, axis)
     known = lax.stop_gradient(Matrix(below, middle, above, axis))
-    solver: Solver = _Periodic.of(known, shape) if periodic else _solver(known, shape)
+    solver = (_Periodic if periodic else Factors).of(known)
+    if not periodic:
+        below, above = without(below, 0, axis), without(above, -1, axis)
+    matrix = Matrix(below, middle, above, axis)
     x: jax.Array = lax.custom_linear_solve(
         matrix.times,
         right,
@@ -156,74 +153,6 @@ def _tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, axis: int, periodic: bo
         lambda _, y: solver.solve_transposed(y),
     )
     return x.astype(dtype)
-
-
-class Solver(Protocol):
-    """What solves the systems of a matrix."""
-
-    def solve(self, b: jax.Array, /) -> jax.Array:
-        """The solution for ``b``."""
-
-    def solve_transposed(self, b: jax.Array, /) -> jax.Array:
-        """The solution of the transposed system."""
-
-
-def _solver(matrix: Matrix, shape: tuple[int, ...]) -> Solver:
-    """What solves systems of a ``shape``; the ends of the matrix' diagonals are not read.
-
-    Where systems share a matrix, or fit no tile, pivots are found once, and are in memory.
-    """
-    if matrix.middle.shape == shape and fits(shape, matrix.axis, matrix.middle.dtype):
-        return _Whole.of(matrix)
-    return _factors(matrix)
-
-
-def _factors(matrix: Matrix) -> Factors:
-    return Factors.of(Matrix.of(matrix.below, matrix.middle, matrix.above, matrix.axis))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Whole:
-    """A matrix whose systems are each solved at once by a kernel, and by its factors elsewhere."""
-
-    matrix: Matrix
-    factors: Factors
-
-    @classmethod
-    def of(cls, matrix: Matrix) -> _Whole:
-        """The matrix, with factors where there are no kernels."""
-        given = matrix.below, matrix.middle, matrix.above
-
-        def factored(below: jax.Array, middle: jax.Array, above: jax.Array) -> list[jax.Array]:
-            found = _factors(Matrix(below, middle, above, matrix.axis))
-            return [found.scale, found.below, found.above, found.pivots]
-
-        def none(*diagonals: jax.Array) -> list[jax.Array]:
-            return [jnp.zeros_like(diagonals[1])] * 4
-
-        parts: list[jax.Array] = lax.platform_dependent(*given, cuda=none, default=factored)
-        scale, below, above, pivots = parts
-        return cls(matrix, Factors(scale, below, above, pivots, matrix.axis))
-
-    def solve(self, b: jax.Array) -> jax.Array:
-        """The solution for ``b``."""
-        return self._solved(b, self.factors.solve, transposed=False)
-
-    def solve_transposed(self, b: jax.Array) -> jax.Array:
-        """The solution of the transposed system."""
-        return self._solved(b, self.factors.solve_transposed, transposed=True)
-
-    def _solved(
-        self, b: jax.Array, by_factors: Callable[[jax.Array], jax.Array], *, transposed: bool
-    ) -> jax.Array:
-        m = self.matrix
-
-        def at_once(b: jax.Array) -> jax.Array:
-            return eliminate(m.below, m.middle, m.above, b, axis=m.axis, transposed=transposed)
-
-        elsewhere = at_once if interprets() else by_factors
-        result: jax.Array = lax.platform_dependent(b, cuda=at_once, default=elsewhere)
-        return result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,15 +164,13 @@ class _Periodic:
     where the matrix is.
     """
 
-    rest: Solver
+    factors: Factors
     column: tuple[jax.Array, jax.Array]
     row: tuple[jax.Array, jax.Array]
-    shape: tuple[int, ...]
-    axis: int
 
     @classmethod
-    def of(cls, matrix: Matrix, shape: tuple[int, ...]) -> _Periodic:
-        """The parts of a matrix, for systems of a ``shape``."""
+    def of(cls, matrix: Matrix) -> _Periodic:
+        """The parts of a matrix."""
         axis = matrix.axis
         n = matrix.middle.shape[axis]
         first = lax.slice_in_dim(matrix.middle, 0, 1, axis=axis)
@@ -254,15 +181,15 @@ class _Periodic:
         places = lax.broadcasted_iota(jnp.int32, matrix.middle.shape, axis)
         taken = jnp.where(places == 0, pivot, 0) + jnp.where(places == n - 1, bottom * row[1], 0)
         rest = dataclasses.replace(matrix, middle=matrix.middle - taken)
-        return cls(_solver(rest, shape), column, row, matrix.middle.shape, axis)
+        return cls(Factors.of(rest), column, row)
 
     def solve(self, b: jax.Array) -> jax.Array:
         """The solution for ``b``."""
-        return self._corrected(self.rest.solve, self.column, self.row, b)
+        return self._corrected(self.factors.solve, self.column, self.row, b)
 
     def solve_transposed(self, b: jax.Array) -> jax.Array:
         """The solution of the transposed system."""
-        return self._corrected(self.rest.solve_transposed, self.row, self.column, b)
+        return self._corrected(self.factors.solve_transposed, self.row, self.column, b)
 
     def _corrected(
         self,
@@ -272,7 +199,8 @@ class _Periodic:
         b: jax.Array,
     ) -> jax.Array:
         """``(T + u v)^-1 b = x - y (v x) / (1 + v y)`` with ``T x = b`` and ``T y = u``."""
-        axis, shape = self.axis, self.shape
+        axis = self.factors.matrix.axis
+        shape = self.factors.matrix.middle.shape
         n = shape[axis]
         places = lax.broadcasted_iota(jnp.int32, shape, axis)
         u = jnp.where(places == 0, column[0], 0) + jnp.where(places == n - 1, column[1], 0)

@@ -30,28 +30,51 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan import combine, extent, heads, primitives
+from jscan import combine, heads, primitives
+from jscan.elimination import eliminate
 from jscan.operators import affine, float_limits, integer_limits
+from jscan.primitives import AxisName
 
 Map = tuple[jax.Array, jax.Array, jax.Array]
 """(P, Q, S) for v -> (P v + Q) / (v + S)."""
 
 
-def eliminate_in_plain_jax(
-    below: jax.Array,
-    middle: jax.Array,
-    above: jax.Array,
+def eliminate_by_factors(
+    _below: jax.Array,
+    _middle: jax.Array,
+    _above: jax.Array,
     right: jax.Array,
+    scale: jax.Array,
+    before: jax.Array,
+    behind: jax.Array,
+    pivots: jax.Array,
     *,
     axis: int,
     transposed: bool,
+    axis_name: AxisName,
+    length: int | None = None,
     **_: Any,
 ) -> list[jax.Array]:
-    """The result of ``eliminate_p``, by the factors of the matrix."""
-    full = extent.full_shape([below, middle, above])
-    below, middle, above = (jnp.broadcast_to(x, full) for x in (below, middle, above))
-    factors = Factors.of(Matrix.of(below, middle, above, axis))
-    return [(factors.solve_transposed if transposed else factors.solve)(right)]
+    """The result of ``eliminate_p`` by two recurrences; of a part of an axis of a ``length``."""
+    along: dict[str, Any] = {"axis": axis, "axis_name": axis_name}
+    if transposed:
+        y = _recurrence(-before, right, **along) / pivots
+        slopes = -behind / pivots
+    else:
+        # Of a row that is close to overflow ``scale / pivots`` would be flushed to zero.
+        y = _recurrence(-before / pivots, right * scale / pivots, **along)
+        slopes = -behind
+    if length is not None:
+        y, slopes = (_up_to(length, x, **along) for x in (y, slopes))
+    x = _recurrence(slopes, y, **along, reverse=True)
+    return [x * scale if transposed else x]
+
+
+def _up_to(length: int, x: jax.Array, *, axis: int, axis_name: AxisName) -> jax.Array:
+    """A part of an axis, with zeros behind the end of it."""
+    here = lax.broadcasted_iota(jnp.int32, x.shape, axis)
+    place = lax.axis_index(axis_name).astype(jnp.int32) * np.int32(x.shape[axis]) + here
+    return jnp.where(place < np.int32(length), x, jnp.zeros_like(x))
 
 
 @jax.tree_util.register_dataclass
@@ -70,11 +93,6 @@ class Matrix:
     middle: jax.Array
     above: jax.Array
     axis: int = dataclasses.field(metadata={"static": True})
-
-    @classmethod
-    def of(cls, below: jax.Array, middle: jax.Array, above: jax.Array, axis: int) -> Matrix:
-        """A matrix without corners."""
-        return cls(without(below, 0, axis), middle, without(above, -1, axis), axis)
 
     def times(self, x: jax.Array) -> jax.Array:
         """The product with vectors."""
@@ -113,19 +131,22 @@ class Factors:
     F scales the rows; L has the pivots w and below them a; U has ones and above them c / w.
     """
 
+    matrix: Matrix
     scale: jax.Array
     below: jax.Array
     above: jax.Array
     pivots: jax.Array
-    axis: int
 
     @classmethod
-    def of(cls, matrix: Matrix) -> Factors:
-        """The factors of a matrix.
+    def of(cls, given: Matrix) -> Factors:
+        """The factors of a matrix, of which the ends of diagonals do not count.
 
         What stands before is computed again from the matrix before: arrays of it would be written,
         and read one place further on.
         """
+        axis = given.axis
+        below, above = without(given.below, 0, axis), without(given.above, -1, axis)
+        matrix = Matrix(below, given.middle, above, axis)
         columns, previous = matrix.transposed(), matrix.previous()
         dominating = columns.least_excess() > matrix.least_excess()
 
@@ -139,21 +160,25 @@ class Factors:
         product = below * (previous.above * before.signed(previous.middle))
         v = _excess_of_pivots(rows, before.above, product, matrix.axis)
         pivots = v + rows.above.astype(v.dtype)
-        return cls(scale, below, above / pivots, pivots, matrix.axis)
+        return cls(given, scale, below, above / pivots, pivots)
 
     def solve(self, b: jax.Array) -> jax.Array:
         """``T^-1 b``."""
-        # Of a row that is close to overflow ``scale / pivots`` would be flushed to zero.
-        slopes, terms = -self.below / self.pivots, b * self.scale / self.pivots
-        y = _recurrence(slopes, terms, self.axis)
-        return _recurrence(-self.above, y, self.axis, reverse=True)
+        return self._solved(b, self.below, self.above, transposed=False)
 
     def solve_transposed(self, b: jax.Array) -> jax.Array:
         """``b T^-1``: the same factors, the other way round."""
-        y = _recurrence(-heads.before(self.above, axis=self.axis), b, self.axis)
-        slopes = -heads.after(self.below, axis=self.axis) / self.pivots
-        x = _recurrence(slopes, y / self.pivots, self.axis, reverse=True)
-        return x * self.scale
+        axis = self.matrix.axis
+        before, behind = heads.before(self.above, axis=axis), heads.after(self.below, axis=axis)
+        return self._solved(b, before, behind, transposed=True)
+
+    def _solved(
+        self, b: jax.Array, before: jax.Array, behind: jax.Array, *, transposed: bool
+    ) -> jax.Array:
+        m = self.matrix
+        factors = self.scale, before, behind, self.pivots
+        diagonals = m.below, m.middle, m.above
+        return eliminate(diagonals, b, factors, axis=m.axis, transposed=transposed)
 
 
 @jax.tree_util.register_dataclass
@@ -204,22 +229,27 @@ def _excess_of_pivots(rows: Rows, size: jax.Array, product: jax.Array, axis: int
     p, q, r = (x.astype(product.dtype) for x in (rows.rest, rows.excess * size, size))
     p, q, r = jnp.broadcast_arrays(p, q + opposite, r)
     # The first map is a constant, so v = infinity may come before it, and P is what it becomes.
-    return _scan([p, q, r], 0, _maps(p.dtype), axis, reverse=False)
+    return _scan([p, q, r], 0, _maps(p.dtype), axis=axis)
 
 
-def _recurrence(
-    slopes: jax.Array, terms: jax.Array, axis: int, *, reverse: bool = False
-) -> jax.Array:
-    return _scan([slopes, terms], 1, _steps(slopes.dtype), axis, reverse=reverse)
+def _recurrence(slopes: jax.Array, terms: jax.Array, **how: Any) -> jax.Array:
+    return _scan([slopes, terms], 1, _steps(slopes.dtype), **how)
 
 
 def _scan(
-    leaves: Sequence[jax.Array], wanted: int, by: combine.Combine, axis: int, *, reverse: bool
+    leaves: Sequence[jax.Array],
+    wanted: int,
+    by: combine.Combine,
+    *,
+    axis: int,
+    axis_name: AxisName = (),
+    reverse: bool = False,
 ) -> jax.Array:
     """The leaf of a scan that is wanted: nothing drops others where a primitive is lowered."""
     used = [number == wanted for number in range(len(leaves))]
-    how: dict[str, Any] = {"axis": axis, "reverse": reverse, "exclusive": False, "method": "auto"}
-    [result] = primitives.scan(leaves, None, combine=by, used=used, **how)
+    how: dict[str, Any] = {"axis": axis, "axis_name": axis_name, "reverse": reverse}
+    how |= {"combine": by, "used": used, "exclusive": False, "method": "auto"}
+    [result] = primitives.scan(leaves, None, **how)
     return result
 
 

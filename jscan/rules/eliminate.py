@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.core import ShapedArray
 
 from jscan import extent, meshes
 from jscan.elimination import eliminate_p
-from jscan.plain.elimination import eliminate_in_plain_jax
+from jscan.plain.elimination import eliminate_by_factors
 from jscan.primitives import AxisName
 from jscan.rules import base, partition
 
@@ -19,14 +18,7 @@ from jscan.rules import base, partition
 def eliminate_abstract_eval(*operands: ShapedArray, **_: Any) -> list[ShapedArray]:
     """One element for each of the right-hand sides."""
     shape = extent.full_shape(operands)
-    return [operands[-1].update(shape=shape, weak_type=False)]
-
-
-def fits(shape: tuple[int, ...], axis: int, dtype: np.dtype[Any]) -> bool:
-    """Whether a kernel solves systems of this shape whole."""
-    from jscan.kernels import eliminating
-
-    return dtype in eliminating.DTYPES and eliminating.cut_of(shape, axis, dtype, None) is not None
+    return [operands[3].update(shape=shape, weak_type=False)]
 
 
 def eliminate_in_kernels(
@@ -37,35 +29,40 @@ def eliminate_in_kernels(
     axis_name: AxisName,
     **params: Any,
 ) -> list[jax.Array]:
-    """The solutions of systems that fit a tile, if no two of them share a matrix."""
+    """The solutions of systems that fit a tile, if no two of them share a matrix.
+
+    Nothing of the factors is read then, and XLA drops what computes them.
+    """
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan.kernels import eliminating
 
     del layout, axis_name
-    full = extent.full_shape(operands)
+    given, full = operands[:4], extent.full_shape(operands)
     if 0 in full:
         raise base.NoKernel("there is nothing to solve")
     if extent.full_shape(operands[:3]) != full:
         raise base.NoKernel("systems that share a matrix share its pivots")
-    reason = eliminating.why_not(operands, full, axis, params["tile"])
+    reason = eliminating.why_not(given, full, axis, params["tile"])
     if reason is not None:
         raise base.NoKernel(reason)
     how: dict[str, Any] = {"axis": axis, "transposed": transposed}
-    return [eliminating.solve(operands, full, **how, **params)]
+    return [eliminating.solve(given, full, **how, **params)]
 
 
 def eliminate_dimensions(
     operands: Sequence[ShapedArray], results: Sequence[ShapedArray], *, axis: int, **_: Any
 ) -> partition.Dimensions:
-    """Those of all systems; each is whole on a device."""
-    return partition.but_for(axis, operands, results)
+    """Those of all systems, and of their unknowns: a device with some of them scans its part."""
+    return partition.together(operands, results, axis=axis)
 
 
 base.register(
     eliminate_p,
     name="elimination",
     abstract_eval=eliminate_abstract_eval,
-    plain=eliminate_in_plain_jax,
+    plain=eliminate_by_factors,
+    across=eliminate_by_factors,
+    uneven=eliminate_by_factors,
     in_kernels=eliminate_in_kernels,
     dimensions=eliminate_dimensions,
 )

@@ -337,19 +337,6 @@ def test_a_gradient_is_one_more_solution_by_the_same_pivots():
     assert calls(cuda_program(jax.grad(loss, (0, 1, 2, 3)), row, row, row, row)) == 5
 
 
-@pytest.mark.parametrize("periodic", [False, True])
-def test_systems_that_fit_a_tile_are_solved_by_one_kernel(periodic):
-    """And their gradient by one more; a system that is periodic is solved for two right sides."""
-    rows = jax.ShapeDtypeStruct((7, 4096), np.float32)
-
-    def loss(*given):
-        return jscan.tridiagonal_solve(*given, axis=1, periodic=periodic).sum()
-
-    count = 2 if periodic else 1
-    assert calls(cuda_program(loss, rows, rows, rows, rows)) == count
-    assert calls(cuda_program(jax.grad(loss, (0, 1, 2, 3)), rows, rows, rows, rows)) == 2 * count
-
-
 def test_a_matrix_is_factored_once_for_all_right_hand_sides():
     shapes = [(4096, 1)] * 3 + [(4096, 64)]
     operands = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]

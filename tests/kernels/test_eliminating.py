@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan.elimination import eliminate
 from jscan.kernels import tuning
 from jscan.kernels.tuning.whole import LONGEST_BESIDE_LANES, MOST
+from jscan.plain.elimination import Factors, Matrix
 from jscan.primitives import tiled
 from tests import tridiagonal
 from tests.api.test_tridiagonal import DOMINATED
@@ -67,12 +67,13 @@ def test_transposed_systems(shape, axis, dtype, strategy):
         given = below, middle, above, right = system(shape, axis, DOMINATED[1], dtype)
         moved = jnp.roll(above, 1, axis), middle, jnp.roll(below, -1, axis), right
 
-        def solved(*given: Any, transposed: bool) -> Any:
-            return eliminate(*given, axis=axis, transposed=transposed)
+        def factors(*matrix: Any) -> Factors:
+            below, middle, above = matrix
+            return Factors.of(Matrix(below, middle, above, axis))
 
         with strategy.active():
-            x = jax.jit(lambda *given: solved(*given, transposed=True))(*given)
-            y = jax.jit(lambda *given: solved(*given, transposed=False))(*moved)
+            x = jax.jit(lambda *given: factors(*given[:3]).solve_transposed(given[3]))(*given)
+            y = jax.jit(lambda *given: factors(*given[:3]).solve(given[3]))(*moved)
         np.testing.assert_array_equal(x, y)
         expected = tridiagonal.solved(*(np.asarray(z, np.float64) for z in moved), axis=axis)
         eps = np.finfo(dtype).eps
@@ -132,33 +133,54 @@ def test_elements_near_the_ends_of_float32(strategy):
 def test_any_cut(lanes, rows, warps, strategy):
     shape, axis = ((5, 29), 1) if lanes == 1 else ((29, 21), 0)
     given = system(shape, axis, DOMINATED[1])
-    cut = tuning.Tuning(length=1, lanes=lanes, warps=warps, window=1, rows=rows)
-    with strategy.active(), tiled(cut):
-        x = jax.jit(lambda *given: jscan.tridiagonal_solve(*given, axis=axis))(*given)
+    cut = tuning.Tuning(length=32, lanes=lanes, warps=warps, window=1, rows=rows)
+    assert tuning.systems(shape, axis, 4, cut) is not None
+
+    def solve(*given: Any) -> Any:
+        below, middle, above, right = given
+        factors = Factors.of(Matrix(below, middle, above, axis))
+        with tiled(cut):
+            return factors.solve(right)
+
+    with strategy.active():
+        x = jax.jit(solve)(*given)
     assert residual(given, x, axis) < 4
 
 
 @pytest.mark.parametrize(
-    ("shape", "axis", "dtype", "kernels"),
+    ("shape", "axis", "dtype", "fits"),
     [
-        ((3, MOST), 1, np.float32, 1),
-        ((3, MOST + 1), 1, np.float32, 3),
-        ((3, MOST), 1, np.float64, 3),
-        ((3, MOST - 1), 1, np.float32, 3),
-        ((3, MOST // 2 - 1), 1, np.float32, 1),
-        ((3, MOST // 2), 1, np.float64, 1),
-        ((3, MOST // 2 - 1), 1, np.float64, 3),
-        ((LONGEST_BESIDE_LANES, 1000), 0, np.float32, 1),
-        ((LONGEST_BESIDE_LANES + 1, 1000), 0, np.float32, 3),
-        ((2, 2**20), 0, np.float64, 1),
-        ((100, 7), 1, np.complex64, 3),
+        ((3, MOST), 1, np.float32, True),
+        ((3, MOST + 1), 1, np.float32, False),
+        ((3, MOST), 1, np.float64, False),
+        ((3, MOST - 1), 1, np.float32, False),
+        ((3, MOST // 2 - 1), 1, np.float32, True),
+        ((3, MOST // 2), 1, np.float64, True),
+        ((3, MOST // 2 - 1), 1, np.float64, False),
+        ((LONGEST_BESIDE_LANES, 1000), 0, np.float32, True),
+        ((LONGEST_BESIDE_LANES + 1, 1000), 0, np.float32, False),
+        ((2, 2**20), 0, np.float64, True),
+        ((100, 7), 1, np.complex64, False),
     ],
 )
-def test_what_fits_a_tile(shape, axis, dtype, kernels):
+def test_what_fits_a_tile(shape, axis, dtype, fits):
     with jax.enable_x64(True):
         given = [jax.ShapeDtypeStruct(shape, dtype)] * 4
         program = cuda_program(lambda *x: jscan.tridiagonal_solve(*x, axis=axis), *given)
-    assert calls(program) == kernels
+    assert whole_systems(program) == fits
+    assert calls(program) == (2 if fits else 3)  # of the pivots, one that XLA drops where it fits
+
+
+def whole_systems(program: str) -> int:
+    """How many kernels solve systems whole."""
+    return program.count('name = "jscan_eliminate"')
+
+
+def gradient_of(**how: Any) -> Any:
+    def loss(*x: Any) -> Any:
+        return jscan.tridiagonal_solve(*x, **how).sum()
+
+    return jax.grad(loss, (0, 1, 2, 3))
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((1000, 64), 0), ((64, 6000), 1)])
@@ -166,9 +188,42 @@ def test_pivots_of_what_fits_no_tile_are_found_once(shape, axis):
     """Three kernels, two more for a gradient; periodic, two for another right side."""
     given = [jax.ShapeDtypeStruct(shape, np.float32)] * 4
     for periodic, counts in ((False, (3, 5)), (True, (5, 9))):
+        how: dict[str, Any] = {"axis": axis, "periodic": periodic}
+        program = cuda_program(lambda *x, how=how: jscan.tridiagonal_solve(*x, **how), *given)
+        assert (whole_systems(program), calls(program)) == (0, counts[0])
+        program = cuda_program(gradient_of(**how), *given)
+        assert (whole_systems(program), calls(program)) == (0, counts[1])
 
-        def loss(*x: Any, periodic: bool = periodic) -> Any:
-            return jscan.tridiagonal_solve(*x, axis=axis, periodic=periodic).sum()
 
-        assert calls(cuda_program(loss, *given)) == counts[0]
-        assert calls(cuda_program(jax.grad(loss, (0, 1, 2, 3)), *given)) == counts[1]
+def test_a_batch_of_right_hand_sides_shares_pivots():
+    """Though each of them has as many elements as the matrix."""
+    matrix = [jax.ShapeDtypeStruct((600,), np.float32)] * 3
+    sides = jax.ShapeDtypeStruct((8, 600), np.float32)
+    only_sides = None, None, None, 0
+    many = jax.vmap(jscan.tridiagonal_solve, only_sides)
+    program = cuda_program(many, *matrix, sides)
+    assert (whole_systems(program), calls(program)) == (0, 3)
+
+    def loss(*given: Any) -> Any:
+        return many(*given).sum()
+
+    program = cuda_program(jax.grad(loss, (0, 1, 2, 3)), *matrix, sides)
+    assert (whole_systems(program), calls(program)) == (0, 5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("periodic", [False, True])
+def test_only_the_kernels_of_systems_run_on_a_gpu(periodic):
+    """XLA drops what computes factors that no kernel reads."""
+    given = system((7, 4096), 1, DOMINATED[1])
+    how: dict[str, Any] = {"axis": 1, "periodic": periodic}
+    count = 2 if periodic else 1
+    for function, expected in (
+        (lambda *x: jscan.tridiagonal_solve(*x, **how), count),
+        (gradient_of(**how), 2 * count),
+    ):
+        text = jax.jit(function).lower(*given).compile().as_text()
+        assert text is not None
+        assert text.count("jscan_eliminate(") + text.count('name = "jscan_eliminate"') >= 1
+        kernels = [line for line in text.splitlines() if "custom_call_target=" in line]
+        assert len(kernels) == expected, kernels

@@ -9,8 +9,8 @@ from jscan.kernels.layout import outer_n_inner
 from jscan.kernels.tuning.cut import Tuning, next_power_of_2
 
 MOST = 2**13
-"""The most elements of a tile, of 4 bytes; half as many of 8, and half as many again where rows end
-in it: (2048, 8001), float32, 1490 µs, 731 by three scans; (4096, 3229), float64, 2594 and 1870, but
+"""The most elements of a tile, of 4 bytes; half as many of 8, and half of either where rows end in
+it: (2048, 8001), float32, 1490 µs, 731 by three scans; (4096, 3229), float64, 2594 and 1870, but
 (8192, 2047) 1223 and 2508, and (4096, 3229), float32, 562 and 630 (H100, 2026-11-28)."""
 
 LONGEST_BESIDE_LANES = 2**9
