@@ -18,7 +18,8 @@ sort_p = core.Primitive("jscan_sort")
 
 Operands: the number of each element's segment, from 0 to ``count``, and its key.
 Result: to ``emit`` "places", int32, the place along the ``axis`` from which each element comes; to
-emit "keys", the keys. Keys are sorted as by ``lax.sort``, where ``descending`` from the last.
+emit "keys", the keys. Keys are sorted as by ``lax.sort``, but that what is not a number comes last;
+where places are of ``descending`` keys, first.
 Parameter: ``axis_name``, which lowerings alone bind. Each device has the whole axis.
 """
 sort_p.multiple_results = True

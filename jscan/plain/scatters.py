@@ -102,6 +102,8 @@ def in_copies(
     in 16384 332 and 216; in 167774 211 and 215, but 4201 and 1568 where most are in few; products
     in 16 22240 and 1456; maxima of float32 in 1344 104 and 177 (H100, 2026-11-28).
     """
+    if copies == 1:
+        return updated(name, x, places, shape=shape, identity=identity)
     count, *beside = shape
     turn = lax.iota(jnp.int32, places.shape[0]) & np.int32(copies - 1)
     # What is dropped is behind the end, however far.
@@ -117,17 +119,18 @@ PLACES = 2**18
 """So many places are apart enough for the atomic operations of a GPU."""
 FEWEST = 2**14
 """Fewer elements wait for no longer than it takes to fill copies and to combine them."""
-TURNS, IN_CACHE = 16, 2**22
-"""Where few places have most of the elements so many copies help, as long as a cache has them."""
+LANES = 32
+"""Elements that a GPU adds at once, all of which may be of one place."""
+IN_CACHE = 2**22
+"""Places that lie in a GPU's cache, and are filled and read in no time beside the elements'."""
 
 
 def copies_of(size: int, places: int) -> int:
     """How many copies of so many places ``size`` elements are scattered to: a power of two."""
     if size < FEWEST or not places:
         return 1
-    few = places * TURNS <= IN_CACHE
     # Four elements a place, so that places take no more time than elements.
-    most = min(max(PLACES, places * TURNS if few else 0), size // 4)
+    most = min(max(PLACES, min(LANES * places, IN_CACHE)), size // 4)
     return 1 << (max(most // places, 1).bit_length() - 1)
 
 

@@ -29,7 +29,7 @@ def sort_in_plain_jax(
     full = extent.full_shape([numbers, keys])
     # XLA puts NaN of some floats of 8 bits first.
     by_bits = descending or (jnp.issubdtype(keys.dtype, jnp.floating) and keys.dtype.itemsize == 1)
-    steps = [~x if descending else x for x in reversed(ordered(keys))] if by_bits else [keys]
+    steps = reversed(_steps(keys, descending=descending)) if by_bits else [keys]
     by = [jnp.broadcast_to(x, full) for x in (numbers, *steps)]
     if emit == "keys":
         beside = [jnp.broadcast_to(keys, full)] if by_bits else []
@@ -67,11 +67,11 @@ def sort_on_gpu(
     group = group.astype(unsigned(last))
     if emit == "keys" and jnp.issubdtype(keys.dtype, jnp.integer):
         [key] = ordered(flat(keys))
-        key, group = _by(~key if descending else key, group)
-        found = from_ordered(_by(group, key)[1], keys.dtype, descending)
+        key, moved = _by(key, group)
+        found = from_ordered(_by(moved.astype(group.dtype), key)[1], keys.dtype)
     else:
         places = lax.iota(jnp.int32, size)
-        steps = [~x if descending else x for x in ordered(flat(keys))]
+        steps = _steps(flat(keys), descending=descending)
         for number, key in enumerate([*steps, group]):
             places = _by(_taken(key, places) if number else key, places)[1]
         if emit == "keys":
@@ -93,6 +93,11 @@ def _taken(x: jax.Array, places: jax.Array) -> jax.Array:
     return x.at[places].get(mode="promise_in_bounds", unique_indices=True)
 
 
+def _steps(keys: jax.Array, *, descending: bool) -> list[jax.Array]:
+    """What a stable sort is by, the least significant first."""
+    return [~x if descending else x for x in ordered(keys)]
+
+
 def ordered(x: jax.Array) -> list[jax.Array]:
     """Numbers without a sign in the order of ``x``, the least significant first.
 
@@ -112,11 +117,10 @@ def ordered(x: jax.Array) -> list[jax.Array]:
     return [lax.bitcast_convert_type(x, sign.dtype) ^ sign]
 
 
-def from_ordered(x: jax.Array, dtype: np.dtype[Any], descending: bool) -> jax.Array:
-    """The integers whose order was ``x``, or its opposite; it may be wider than they are."""
+def from_ordered(x: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
+    """The integers whose order was ``x``, which may be wider than they are."""
     sign = _sign(dtype)
     x = x.astype(sign.dtype)
-    x = ~x if descending else x
     if jnp.issubdtype(dtype, jnp.unsignedinteger):
         return x.astype(dtype)
     return lax.bitcast_convert_type(x ^ sign, dtype)

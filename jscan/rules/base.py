@@ -2,7 +2,8 @@
 
 A primitive is lowered to one of its forms, functions of arrays with the parameters as keywords:
 
-    CUDA, or interpreted on any platform    `in_kernels`; where it finds no kernel, `plain`
+    CUDA, or interpreted on any platform    `in_kernels`; where it finds no kernel, `on_gpu`
+                                            where there is one, else `plain`
     a CPU                                   `on_cpu` where there is one, else `plain`
     any other platform                      `plain`
 
@@ -51,6 +52,7 @@ def register(
     across: Form | None = None,
     uneven: Form | None = None,
     on_cpu: Form | None = None,
+    on_gpu: Form | None = None,
     divisible: Callable[..., Form | None] | None = None,
     batch: Callable[..., tuple[list[jax.Array], list[int]]] | None = None,
     jvp: Callable[..., tuple[list[jax.Array], list[Tangent]]] | None = None,
@@ -71,6 +73,7 @@ def register(
       dimensions: those of operands and results, given their abstract values and the parameters;
         None where there always is a ``divisible`` form.
       on_cpu: the form for CPUs, if they have one of their own.
+      on_gpu: the form for CUDA where no kernel runs, if that is not the plain one.
       divisible: for some parameters, a form of other primitives that can be divided instead.
       batch: the rule of ``vmap``, if it is not `batched`.
       jvp: results and tangents from primals and tangents, if it can be differentiated.
@@ -80,7 +83,7 @@ def register(
     primitive.def_impl(functools.partial(_run, primitive))
     primitive.def_abstract_eval(abstract_eval)
     on_cuda = functools.partial(
-        _lower_to_kernels, functools.partial(_chosen, name, in_kernels, plain)
+        _lower_to_kernels, functools.partial(_chosen, name, in_kernels, on_gpu or plain)
     )
     check = functools.partial(_check_method, name, in_kernels)
     spelled = divisible or (lambda **_: None)

@@ -35,14 +35,14 @@ def histogram_in_kernels(
     axis_name: AxisName,
     **params: Any,
 ) -> list[jax.Array]:
-    """The counts of few numbers by a kernel, and of many by a scatter."""
+    """The counts of few numbers."""
     # Pallas takes seconds to import, and only GPU programs need it.
     from jscan.kernels import counting, tuning
 
     del layout, axis_name
     n, inner = keys.shape[axis], math.prod(keys.shape[axis + 1 :])
     if 0 in keys.shape or n >= extent.FAR or not tuning.suits_counts(n, inner, num_keys):
-        return histogram_on_gpu(keys, axis=axis, num_keys=num_keys)
+        raise base.NoKernel("a kernel counts few numbers among many keys")
     return [counting.histogram(keys, axis=axis, num_keys=num_keys, **params)]
 
 
@@ -60,6 +60,7 @@ base.register(
     plain=histogram_in_plain_jax,
     across=histogram_across,
     uneven=histogram_uneven,
+    on_gpu=histogram_on_gpu,
     in_kernels=histogram_in_kernels,
     dimensions=histogram_dimensions,
 )

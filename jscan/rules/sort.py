@@ -31,9 +31,9 @@ def sort_dimensions(
     return partition.but_for(axis, operands, results)
 
 
-def sort_by_radix(*operands: jax.Array, **params: Any) -> list[jax.Array]:
-    """The sorts that a GPU is fast at, which XLA calls: no kernel of jscan's own."""
-    return sort_on_gpu(*operands, **params)
+def sort_in_kernels(*_operands: jax.Array, **_: Any) -> list[jax.Array]:
+    """No kernel sorts."""
+    raise base.NoKernel("XLA sorts")
 
 
 base.register(
@@ -41,6 +41,7 @@ base.register(
     name="sort",
     abstract_eval=sort_abstract_eval,
     plain=sort_in_plain_jax,
-    in_kernels=sort_by_radix,
+    on_gpu=sort_on_gpu,
+    in_kernels=sort_in_kernels,
     dimensions=sort_dimensions,
 )

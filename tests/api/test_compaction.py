@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan.plain.counts import copies_of, histogram_on_gpu
+from jscan.plain.counts import histogram_on_gpu
 from tests import reference
 from tests.cases import FLAG_DTYPES, INTEGERS, NUMBERS
 from tests.engines import on_engines
@@ -135,13 +135,6 @@ def test_histogram_with_many_places_for_each_number(n, length):
     assert_same([found[:, 2]], [counted(np.zeros_like(keys), length)])
     [alone] = counts(given[:, 0])
     assert_same([alone], [counted(keys, length)])
-
-
-def test_few_numbers_have_many_places_and_few_keys_do_not():
-    assert [copies_of(2**26, counts) for counts in (1, 256, 2**16, 2**20, 2**22)] == [
-        *(2**16, 256, 32, 4, 1)
-    ]
-    assert copies_of(1000, 256) == 1
 
 
 # partition
