@@ -202,7 +202,8 @@ def test_segmented_lanes_are_held_or_read_twice():
         return tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
 
     assert cut(width=2).held
-    assert cut(width=2, leaves=2).held
+    assert cut(width=2, leaves=2, own_flags=True).held
+    assert cut(width=2, leaves=2).strip
     assert cut(width=1).strip
     assert cut(width=2, selects=True).strip
     assert cut(width=4, equations=6) == tuning.lookback(

@@ -18,6 +18,7 @@ from jscan.kernels.tuning import measured
 from jscan.kernels.tuning.by_strips import alone, parts, strips, tree, walks, whole
 from jscan.kernels.tuning.cut import (
     HEAVY,
+    LIGHT,
     THREADS,
     WIDE,
     Rule,
@@ -26,7 +27,6 @@ from jscan.kernels.tuning.cut import (
     first_match,
     next_power_of_2,
 )
-from jscan.kernels.tuning.holding import LIGHT
 from jscan.kernels.tuning.pressure import of_a_warp, of_steps
 from jscan.kernels.tuning.starting import are_many_programs
 
@@ -206,6 +206,11 @@ def _full(shape: Shape) -> Rule:
         # (26, 2304220) with its own 0.86 and 0.91; of (220, 280411), uint64, in reverse, 0.74 and
         # 0.69. But of one row of 50 million in reverse 0.80 and 0.77 (H100, 2026-11-27).
         length = min(length, 512)
+    if (shape.width, shape.leaves, shape.outer) == (16, 4, 1) and shape.complex:
+        # complex64 recurrences of 2^26 0.79 of copy speed with 512 places, 0.87 so; of (1280,
+        # 50257) 0.78 and 0.75 (H100, 2026-11-28). Of odd length, in reverse, it spills 72 bytes.
+        light = not (shape.segmented or shape.long_steps) and shape.n % 2 == 0
+        length = max(length, 1024) if light else length
     if is_heavy_double(shape):
         return _of_heavy_double(shape, dataclasses.replace(rule, length=length))
     if by_words and is_heavy_half(shape):

@@ -54,6 +54,9 @@ class Tuning:
         return min(self.strip or self.length, self.length)
 
 
+LIGHT = 4
+"""Operators of more equations are not held: an element is combined once more than otherwise."""
+
 LONG_STEPS = frozenset(("exp", "exp2", "expm1", "log", "log1p", "logistic", "tanh", "pow"))
 """Functions of many instructions, most of all of float64."""
 

@@ -10,8 +10,7 @@ import dataclasses
 
 from jscan import extent
 from jscan.kernels.tuning.choose import is_heavy_pair
-from jscan.kernels.tuning.cut import THREADS, Shape, Tuning
-from jscan.kernels.tuning.holding import LIGHT
+from jscan.kernels.tuning.cut import LIGHT, THREADS, Shape, Tuning
 
 FEWEST = 2**24
 """Fewer elements were not measured."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from jscan.kernels.tuning import choose, measured, pressure
-from jscan.kernels.tuning.cut import Shape, Tuning, first_match
+from jscan.kernels.tuning.cut import LIGHT, Shape, Tuning, first_match
 from jscan.kernels.tuning.folding import LONG, SHORT
-from jscan.kernels.tuning.holding import LIGHT
 
 
 def suits_one_row(shape: Shape) -> bool:

@@ -67,7 +67,9 @@ def words(shape: Shape, tuned: Tuning) -> Tuning:
     light = shape.leaves <= 2 and shape.equations <= 4 and not shape.long_steps
     few = tuned.lanes <= 64 and columns >= 128 and tuned.length < shape.n <= LONG
     aligned = shape.inner * each % SECTOR == 0 or shape.inner <= tuned.lanes
-    if each < 4 or aligned or not (few and light and shape.even) or tuned.chunk or tuned.strip:
+    # By segments, uint64 recurrences of (8389, 9151) 0.81, and 0.53 so (H100, 2026-11-28).
+    suits = few and light and shape.even and not (shape.segmented and each == 8)
+    if each < 4 or aligned or not suits or tuned.chunk or tuned.strip:
         return tuned
     return dataclasses.replace(tuned, shared=SECTOR // each)
 
@@ -82,12 +84,41 @@ def suits_halves(shape: Shape) -> bool:
     0.63 and 0.82; float16 recurrences of (8, 1024, 6175), by shared flags, 0.54 and 0.67, bfloat16
     ones of (8, 4096, 1931) 0.53 and 0.61. But bfloat16 recurrences of (4663, 15307), whole, 0.71
     and 0.63, int16 sums of (50257, 1444) 0.75 and 0.61, bfloat16 sqrt(a² + b²) of (512, 50257) 0.62
-    and 0.46.
+    and 0.46. By segments (2026-11-28): uint16 maxima of (28996, 2093) 0.49 and 0.54; by flags of
+    each row float16 sums of (2474, 30522) 0.54 and 0.69, last writes of (64, 4096, 346) 0.57 and
+    0.61, bfloat16 recurrences of (5237, 11969) 0.61 and 0.64.
     """
     narrow = (shape.leaves, shape.width) in ((1, 2), (2, 4)) and shape.even and shape.inner > 128
     light = shape.equations <= 3 and not shape.long_steps
     if not (narrow and light) or shape.inner * shape.each % SECTOR == 0:
         return False
     if shape.segmented:
-        return not shape.own_flags and shape.n <= 4096
+        pairs = 8192 if shape.own_flags else 4096
+        return shape.n <= (2 * LONG if shape.leaves == 1 else pairs)
     return shape.n <= 8192 and shape.leaves == 1
+
+
+def length_of_words(shape: Shape) -> int:
+    """The positions of a tile of 64 lanes of four bytes that shares eight; 0 where others suit.
+
+    Of copy speed, as cut before and so (H100, 2026-11-28). By segments: int32 minima of (1699,
+    32507) 0.74 and 0.83, float32 products of (32003, 2647) 0.73 and 0.76, by flags of each row
+    (2341, 32003) 0.77 and 0.82, uint32 minima of (100003, 671) 0.69 and 0.74; exclusive maxima of
+    (1471, 34273) 0.74, 0.71 with 64 positions and 0.85 with 32. Whole: float32 minima of (10399,
+    8741) 0.79 and 0.84, int32 a + b + a b of (26479, 2477) 0.77 and 0.80, but sums of (100003, 671)
+    0.76 and 0.71. Pairs: sum and maximum of (33, 2048, 999) 0.59 and 0.80, an affine operator's
+    0.56 and 0.78, places of the greatest of (6133, 8017) 0.77 and 0.79, but recurrences of (76303,
+    1061) 0.73 and 0.63.
+    """
+    light = shape.equations <= 4 and not shape.long_steps and not shape.complex
+    words = shape.each == 4 and shape.even and shape.inner * 4 % SECTOR
+    if not (light and words) or shape.inner < 200:
+        return 0
+    if shape.leaves == 1 and shape.segmented:
+        # The greatest by size of (15193, 3823), exclusive, 0.64 and 0.52.
+        return 0 if shape.equations > 2 else 32 if shape.exclusive else 64
+    beside = shape.inner >= 900 and not shape.segmented
+    if shape.leaves == 1:
+        return 64 if beside and shape.n <= 2 * LONG else 0
+    many = shape.outer * -(-shape.inner // 64) >= 100 and shape.n <= LONG
+    return 32 if shape.leaves == 2 and beside and many else 0
