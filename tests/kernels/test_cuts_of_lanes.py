@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jscan
-from jscan.kernels import scanning, tuning
+from jscan.kernels import strategies, tuning
 from tests import reference
 from tests.cases import head_flags
 from tests.engines import Engine
@@ -58,7 +58,9 @@ CASES = {
     "whole words": Case("int32", 1, add, (4100, 64), "shared", False, {"length": 128, **HELD}),
     "many words": Case("int32", 1, add, (80, 1001), None, False, {"length": 64, "shared": 8}),
     "halves": Case("int16", 1, add, (150, 259), "own", False, {"length": 64, "shared": 16}),
-    "halves behind": Case("int16", 1, add, (100, 259), "shared", True, {"length": 32, "shared": 16}),
+    "halves behind": Case(
+        "int16", 1, add, (100, 259), "shared", True, {"length": 32, "shared": 16}
+    ),
     "three halves": Case("int16", 3, add, (150, 66), None, False, {"length": 64, **HELD}),
     "three halves by flags": Case("int16", 3, add, (150, 66), "own", False, HELD),
     "pairs of halves": Case("int16", 2, affine, (4200, 67), "shared", False, {"strip": 16}),
@@ -75,13 +77,13 @@ CASES = {
 @by_kernel
 def test_what_is_chosen(strategy, case, reverse, monkeypatch):
     cuts: list[tuning.Tuning] = []
-    settled = scanning.settled
+    settled = strategies.settled
 
     def recorded(*arguments: Any, **named: Any) -> tuning.Tuning:
         cuts.append(settled(*arguments, **named))
         return cuts[-1]
 
-    monkeypatch.setattr(scanning, "settled", recorded)
+    monkeypatch.setattr("jscan.kernels.scanning.settled", recorded)
     rng = np.random.default_rng(7)
     values = tuple(rng.integers(-1, 2, case.shape).astype(case.dtype) for _ in range(case.leaves))
     if case.dtype == "complex64":
