@@ -64,7 +64,7 @@ CASES = {
     "three halves": Case("int16", 3, add, (150, 66), None, False, {"length": 64, **HELD}),
     "three halves by flags": Case("int16", 3, add, (150, 66), "own", False, HELD),
     "pairs of halves": Case("int16", 2, affine, (4200, 67), "shared", False, {"strip": 16}),
-    "bytes behind": Case("int8", 1, add, (300, 67), "shared", True, {"warps": 4, **HELD}),
+    "bytes behind": Case("int8", 1, add, (300, 131), "shared", True, {"warps": 4, **HELD}),
     "bytes by shared flags": Case("int8", 1, add, (300, 136), "shared", False, {"strip": 16}),
     "bytes by own flags": Case("int8", 1, add, (300, 136), "own", False, {"strip": 8}),
     "heavy bytes": Case("int8", 1, joined, (600, 64), None, False, {"strip": 16}),

@@ -206,11 +206,13 @@ def _full(shape: Shape) -> Rule:
         # (26, 2304220) with its own 0.86 and 0.91; of (220, 280411), uint64, in reverse, 0.74 and
         # 0.69. But of one row of 50 million in reverse 0.80 and 0.77 (H100, 2026-11-27).
         length = min(length, 512)
-    if (shape.width, shape.leaves, shape.outer) == (16, 4, 1) and shape.complex:
+    one_row = shape.outer == 1 and shape.n % 2 == 0 and not shape.segmented
+    pair = (shape.width, shape.leaves) == (16, 4) and shape.complex
+    if pair and one_row and shape.equations <= HEAVY and not shape.long_steps:
         # complex64 recurrences of 2^26 0.79 of copy speed with 512 places, 0.87 so; of (1280,
-        # 50257) 0.78 and 0.75 (H100, 2026-11-28). Of odd length, in reverse, it spills 72 bytes.
-        light = not (shape.segmented or shape.long_steps) and shape.n % 2 == 0
-        length = max(length, 1024) if light else length
+        # 50257) 0.78 and 0.75 (H100, 2026-11-28). Of odd length, in reverse, they spill 72 bytes,
+        # and what is reversed is not known here.
+        length = max(length, 1024)
     if is_heavy_double(shape):
         return _of_heavy_double(shape, dataclasses.replace(rule, length=length))
     if by_words and is_heavy_half(shape):

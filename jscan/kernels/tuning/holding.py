@@ -60,10 +60,9 @@ def _of_complex_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     Of copy speed, as cut before and held (H100, 2026-11-28): sums of (4759, 12569) by flags of each
     row 0.74 and 0.81, last writes of (345773, 173) by shared ones 0.72 and 0.76.
     """
-    light = (shape.leaves, shape.width) == (2, 8) and shape.equations <= 5 and shape.segmented
-    if not light or shape.inner < 64 or shape.n <= 32:
-        return chosen
-    return dataclasses.replace(_held_in_squares(chosen), length=32)
+    measured = (shape.leaves, shape.width) == (2, 8) and shape.segmented and shape.inner >= 64
+    light = shape.equations <= 5 and not shape.long_steps  # a product has six
+    return _held(chosen, 32) if measured and light and shape.n > 32 else chosen
 
 
 def _of_neighbours(shape: Shape, chosen: Tuning, *, forward: bool, exclusive: bool) -> Tuning:
@@ -109,25 +108,26 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
         # positions, 0.64 so (H100, 2026-11-28).
         half = shape.leaves == 2 or (shape.segmented and shape.exclusive)
         length = 32 if half else 64
-        return dataclasses.replace(_held_in_squares(chosen), length=length, shared=16)
+        return _held(chosen, length, shared=16)
     length = sharing.length_of_words(shape)
     if length:
-        return dataclasses.replace(_held_in_squares(chosen), length=length, shared=8)
+        return _held(chosen, length, shared=8)
     if _are_three_halves(shape):
-        return _held_in_squares(chosen)
+        return _held(chosen)
     if shape.segmented:
         return _of_segmented_lanes(shape, chosen)
     if shape.inner < 33:
         return chosen
-    if (shape.width, shape.inner) == (1, 64) and shape.equations > 2:
+    few = 64 <= shape.inner < 128 and shape.inner % 4 == 0
+    if shape.width == 1 and few and shape.equations > 2:
         # a + b + a b of (2^20, 64), int8, 0.25 of copy speed held, which takes 255 registers, 0.46
         # in strips that are read twice, uint8 in reverse 0.19 and 0.46 (H100, 2026-11-28).
         return Tuning(256, 64, warps=1, window=2, strip=STRIP)
     if _is_odd_and_light(shape):
-        return _held_in_squares(chosen)
+        return _held(chosen)
     if (shape.width, shape.leaves) == (16, 2) and shape.inner >= 900 and shape.inner % 4:
         # uint64 recurrences of (16633, 3191) 0.71 of copy speed, 0.76 so (H100, 2026-11-28).
-        return dataclasses.replace(_held_in_squares(chosen), length=32, lanes=32)
+        return _held(chosen, 32, 32)
     pair = shape.leaves == 2 and shape.width <= 4
     cuts = _narrow_pair if pair else _narrow if shape.width < 4 else _wide
     cut = cuts(shape)
@@ -144,19 +144,20 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     )
 
 
-def _held_in_squares(chosen: Tuning) -> Tuning:
-    """The tile of as many positions as lanes, held in strips."""
-    return dataclasses.replace(chosen, length=64, lanes=64, warps=1, window=2, held=STRIP)
+def _held(chosen: Tuning, length: int = 64, lanes: int = 64, shared: int = 0) -> Tuning:
+    """The tile of so many positions and lanes by one warp, held in strips."""
+    cut = dataclasses.replace(chosen, length=length, lanes=lanes, shared=shared)
+    return dataclasses.replace(cut, warps=1, window=2, held=STRIP)
 
 
 def _are_three_halves(shape: Shape) -> bool:
-    """Whether there are three leaves of two bytes, of which lanes are in words.
+    """Whether there are three leaves of two bytes, and an even number of lanes.
 
     Sums, least and greatest, of copy speed, as cut before and held 64 x 64 (H100, 2026-11-28):
     bfloat16 (2, 16384, 2048) by offsets 0.49 and 0.74, (16, 1024, 2048), exclusive, 0.69 and 0.81;
     float16 (51200, 1024) by flags of each row 0.54 and 0.71.
     """
-    halves = (shape.leaves, shape.width) == (3, 6) and shape.even
+    halves = (shape.leaves, shape.width) == (3, 6) and shape.even and not shape.long_steps
     return halves and shape.inner >= 64 and shape.inner % 2 == 0
 
 
@@ -202,23 +203,23 @@ def _of_segmented_lanes(shape: Shape, chosen: Tuning) -> Tuning:
         # 0.81, int32 (100277, 256) 0.72 and 0.79, (132439, 383) 0.60 and 0.65, float32 (8192, 4096)
         # 0.80 and 0.88; places of the greatest of (577879, 97) 0.46 and 0.63 (H100, 2026-11-28).
         length = 64 if shape.width == 8 else 32
-        return dataclasses.replace(_held_in_squares(chosen), length=length, lanes=32)
+        return _held(chosen, length, 32)
     sectors = shape.inner * each % SECTOR == 0
     if (shape.leaves, each) == (1, 4) and sectors and shape.n >= 4096 and shape.equations <= 2:
         # Minima of (50257, 512), int32, 0.74 of copy speed by 64 x 64, 0.82 so, maxima of (8192,
         # 4096) 0.88 and 0.91, exclusive float32 sums of (16, 4096, 512) 0.85 and 0.88; of (64,
         # 2048, 512) 0.84 and 0.82 (H100, 2026-11-28).
-        return dataclasses.replace(_held_in_squares(chosen), length=128, lanes=32)
-    if (shape.leaves, each) == (1, 1) and shape.exclusive and shape.inner % 4:
+        return _held(chosen, 128, 32)
+    if (shape.leaves, each) == (1, 1) and shape.exclusive and shape.inner % 4 and shape.inner > 96:
         # int8 (1581, 50257), exclusive, 0.29 of copy speed, 0.39 so (H100, 2026-11-28).
-        return dataclasses.replace(_held_in_squares(chosen), length=128, lanes=128, warps=4)
+        return dataclasses.replace(_held(chosen, 128, 128), warps=4)
     by_words = shape.inner * each % 8 == 0 and shape.equations <= 2
     single = shape.leaves == 1 and each in (2, 4) and by_words
     pair = (shape.leaves, each) == (2, 1)
     odd = _is_odd_and_light(shape)
     if not (single or pair or odd):
         return chosen
-    return _held_in_squares(chosen)
+    return _held(chosen)
 
 
 def _twice(shape: Shape) -> Tuning | None:
@@ -248,8 +249,9 @@ def _twice(shape: Shape) -> Tuning | None:
         # (133967, 523) 0.35 and 0.50, (32000, 1933) 0.32 and 0.39, (50257, 971) 0.40 and 0.42; by
         # flags of each row of (5237, 11969) 0.61 and 0.42; uint8 ones of (50257, 1280) 0.43 and
         # 0.47 (2026-11-28).
-        pairs = shape.leaves == 2 and (each == 2 or whole)
-        suits = pairs and not shape.own_flags and shape.n > 4096
+        light = shape.equations <= LIGHT and not shape.long_steps
+        pairs = shape.leaves == 2 and shape.even and (each == 2 or whole)
+        suits = pairs and light and not shape.own_flags and shape.n > 4096
     return Tuning(256, 64, warps=1, window=2, strip=STRIP) if suits else None
 
 
@@ -262,7 +264,7 @@ def _bytes_twice(shape: Shape) -> Tuning:
     """
     if shape.own_flags or shape.inner < 128:
         return Tuning(256, 128, warps=1, window=4, strip=8)
-    return Tuning(128, 128, warps=1, window=2, strip=16)
+    return Tuning(128, 128, warps=1, window=2, strip=STRIP)
 
 
 def _of_some_lanes(shape: Shape) -> Tuning | None:
@@ -300,23 +302,26 @@ def _of_some_lanes(shape: Shape) -> Tuning | None:
 
 
 def _of_logarithms(shape: Shape) -> Tuning | None:
-    """The tile of halves under functions of many instructions; None where that is not faster.
+    """The tile of one leaf of two bytes under logaddexp; None where that is not faster.
+
+    Where rows are whole sectors, and there are no segments.
 
     Of copy speed, as cut before and so (H100, 2026-11-28): bfloat16 logaddexp of (50257, 1280) 0.64
     and 0.71, of (2^20, 64), whose tiles all wait for each other, 0.32 and 0.48.
     """
     halves = (shape.leaves, shape.width) == (1, 2) and shape.long_steps
+    halves = halves and shape.equations > LIGHT  # others are held
     whole = shape.inner >= 64 and shape.inner * shape.width % SECTOR == 0
     if not (halves and whole) or shape.segmented:
         return None
-    if _is_one_column(shape):
+    if _is_one_chain(shape):
         return Tuning(256, 64, warps=4, window=16)
     return Tuning(64, 64, warps=1, window=2)
 
 
-def _is_one_column(shape: Shape) -> bool:
-    """Whether nearly all tiles of 64 lanes wait for each other."""
-    return shape.outer * -(-shape.inner // 64) <= 2 and shape.n >= LONG
+def _is_one_chain(shape: Shape) -> bool:
+    """Whether tiles of 64 lanes wait for nearly all others: in one column, or two."""
+    return shape.outer * shape.inner <= 128 and shape.n >= LONG
 
 
 def _narrow(shape: Shape) -> tuple[int, int, int] | None:
@@ -348,7 +353,7 @@ def _narrow_pair(shape: Shape) -> tuple[int, int, int] | None:
     if shape.width == 4:
         # bfloat16 recurrences of (2^20, 64) 0.49 of copy speed with 64 positions, 0.62 so; of
         # (50257, 1280) 0.71 and 0.68 (H100, 2026-11-28).
-        length = 128 if _is_one_column(shape) else 64
+        length = 128 if _is_one_chain(shape) else 64
         return (length, 64, 1) if shape.inner % 2 == 0 else None
     if shape.inner % 4 == 0:
         # Recurrences of (50257, 1024), uint8, 0.33 of copy speed by 32 x 128 in strips of 16, 0.49

@@ -67,8 +67,10 @@ def words(shape: Shape, tuned: Tuning) -> Tuning:
     light = shape.leaves <= 2 and shape.equations <= 4 and not shape.long_steps
     few = tuned.lanes <= 64 and columns >= 128 and tuned.length < shape.n <= LONG
     aligned = shape.inner * each % SECTOR == 0 or shape.inner <= tuned.lanes
-    # By segments, uint64 recurrences of (8389, 9151) 0.81, and 0.53 so (H100, 2026-11-28).
-    suits = few and light and shape.even and not (shape.segmented and each == 8)
+    # Held tiles of 32 lanes are as they were measured: by segments, uint64 recurrences of (8389,
+    # 9151) 0.81, and 0.53 so (H100, 2026-11-28).
+    held = tuned.held and (each == 8 or (shape.segmented and shape.leaves == 2))
+    suits = few and light and shape.even and not held
     if each < 4 or aligned or not suits or tuned.chunk or tuned.strip:
         return tuned
     return dataclasses.replace(tuned, shared=SECTOR // each)
@@ -111,11 +113,12 @@ def length_of_words(shape: Shape) -> int:
     1061) 0.73 and 0.63.
     """
     light = shape.equations <= 4 and not shape.long_steps and not shape.complex
-    words = shape.each == 4 and shape.even and shape.inner * 4 % SECTOR
-    if not (light and words) or shape.inner < 200:
+    apart = shape.each == 4 and shape.even and shape.inner * 4 % SECTOR != 0
+    if not (light and apart) or shape.inner < 200:
         return 0
     if shape.leaves == 1 and shape.segmented:
-        # The greatest by size of (15193, 3823), exclusive, 0.64 and 0.52.
+        # The greatest by size of (15193, 3823), exclusive, 0.64 and 0.52; no other operator of more
+        # equations was measured by segments.
         return 0 if shape.equations > 2 else 32 if shape.exclusive else 64
     beside = shape.inner >= 900 and not shape.segmented
     if shape.leaves == 1:
