@@ -138,7 +138,7 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     # tiles a window, 0.86 by two, uint16 a + b + a b of (2^20, 64) 0.53 and 0.70, uint8 sums 0.47
     # and 0.52; but float16 minima of (2, 32768, 1228) 0.67 and 0.63 (H100, 2026-11-28).
     few = pair or (lanes == 64 and shape.inner * shape.width % SECTOR == 0)
-    window, strip = 2 if few else 4, 8 if pair and cut == (64, 128, 1) else STRIP
+    window, strip = 2 if few else 4, 8 if cut == (64, 128, 1) else STRIP
     return dataclasses.replace(
         chosen, length=length, lanes=lanes, warps=warps, window=window, held=strip
     )
@@ -338,9 +338,7 @@ def _narrow(shape: Shape) -> tuple[int, int, int] | None:
         return (256, 64, 1) if lanes == 64 else (128, lanes, lanes // 64)
     if shape.inner < 1024:
         return None
-    # int8 sums of (28996, 2683) 0.46 of copy speed by 128 x 256 and four warps, 0.51 so (H100,
-    # 2026-11-28).
-    return (128, 128, 4) if shape.width == 2 else (64, 128, 1)
+    return (128, 128, 4) if shape.width == 2 else (128, 256, 4)
 
 
 def _narrow_pair(shape: Shape) -> tuple[int, int, int] | None:
