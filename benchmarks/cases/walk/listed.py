@@ -85,11 +85,20 @@ def _beside_lanes(size: int) -> Iterator[tuple[str, Aim, Drawn]]:
     for lanes, dtype in ((6, "int64"), (15, "int64"), (11, "complex64"), (8, "bfloat16")):
         for way, shape in _ways(size // 2, lanes):
             yield "long axes of a few lanes", aim, recurrence(dtype, shape, way)
+    for outer, lanes in ((1, 64), (1, 671), (33, 999)):
+        kind = f"{lanes} lanes"
+        for way, shape in _ways(size, lanes, outer):
+            for dtype in ("int8", "bfloat16", "float32", "int64"):
+                yield kind, aim, cumulative("cumsum", dtype, shape, way)
+                yield kind, aim, recurrence(dtype, shape, way)
+            yield kind, aim, cumulative("cumlogsumexp", "bfloat16", shape, way)
 
 
-def _ways(size: int, lanes: int) -> Iterator[tuple[Way, Shape]]:
+def _ways(size: int, lanes: int, outer: int = 1) -> Iterator[tuple[Way, Shape]]:
     """No segments, short ones that each lane has for itself, and long ones that all share."""
-    shape = Shape("lanes", (max(size // lanes, 1), lanes), 0)
+    batch = (outer,) if outer > 1 else ()
+    extents = (*batch, max(size // lanes // outer, 1), lanes)
+    shape = Shape("lanes", extents, len(batch))
     parted = flagged(shape, 30, own=True), flagged(shape, 10**4)
     for division in (Division(), *parted):
         yield Way(False, False, division), shape

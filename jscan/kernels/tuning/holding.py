@@ -118,8 +118,8 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
         return _of_segmented_lanes(shape, chosen)
     if shape.inner < 33:
         return chosen
-    few = 64 <= shape.inner < 128 and shape.inner % 4 == 0
-    if shape.width == 1 and few and shape.equations > 2:
+    of_64 = 64 <= shape.inner < 128 and shape.inner % 4 == 0
+    if shape.width == 1 and of_64 and shape.equations > 2:
         # a + b + a b of (2^20, 64), int8, 0.25 of copy speed held, which takes 255 registers, 0.46
         # in strips that are read twice, uint8 in reverse 0.19 and 0.46 (H100, 2026-11-28).
         return Tuning(256, 64, warps=1, window=2, strip=STRIP)
@@ -137,8 +137,8 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     # Of whole sectors, 64 lanes, bfloat16 last writes of (30522, 2048) 0.82 of copy speed by four
     # tiles a window, 0.86 by two, uint16 a + b + a b of (2^20, 64) 0.53 and 0.70, uint8 sums 0.47
     # and 0.52; but float16 minima of (2, 32768, 1228) 0.67 and 0.63 (H100, 2026-11-28).
-    few = pair or (lanes == 64 and shape.inner * shape.width % SECTOR == 0)
-    window, strip = 2 if few else 4, 8 if cut == (64, 128, 1) else STRIP
+    near = pair or (lanes == 64 and shape.inner * shape.width % SECTOR == 0)
+    window, strip = 2 if near else 4, 8 if cut == (64, 128, 1) else STRIP
     return dataclasses.replace(
         chosen, length=length, lanes=lanes, warps=warps, window=window, held=strip
     )
