@@ -58,5 +58,6 @@ class Comb(Tile):
         _, stride, lane_stride = view.strides
         terms = [*self._tile.start(stride, shift), (self._number(), stride * self.step)]
         terms += self.row_terms(view, lambda: self._iota(0))
-        terms += self.lane_terms(lane_stride, self._iota(len(self.geometry.shape) - 1))
+        lane = self._iota(len(self.geometry.shape) - 1)
+        terms += self.lane_terms(lane_stride, lane, view.lane_period)
         return [*terms, (jnp.asarray(self._place), stride)]

@@ -142,12 +142,12 @@ def load_common(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
     mask = tile.rows_exist(row) if g.outer % g.rows else None
     if g.lanes > 1:
         lane = lax.broadcasted_iota(jnp.int32, g.edge, len(g.edge) - 1)
-        terms += tile.lane_terms(view.strides[2], lane)
+        terms += tile.lane_terms(view.strides[2], lane, view.lane_period)
         if g.lanes_end:
             exist = tile.lanes_exist(lane)
             mask = exist if mask is None else mask & exist
     elif view.strides[2]:
-        terms += tile.lane_terms(view.strides[2], row)
+        terms += tile.lane_terms(view.strides[2], row, view.lane_period)
     read = [
         part
         for j in range(view.numbers)
@@ -168,7 +168,7 @@ def store_apart(
 ) -> None:
     """Writes leaves of each neighbour that a thread has, in the order of memory."""
     g, parts = tile.geometry, memory.parts(ref.dtype)
-    view = View((g.outer, g.n, 1), (1, g.outer), numbers)
+    view = View((g.outer, g.n, 1), (1, g.outer), numbers=numbers)
     words = Words.of(ref.dtype, numbers, tile)
     apart = [
         leaves if parts == 2 else [x.astype(ref.dtype) for x in leaves] for leaves in neighbours

@@ -64,6 +64,7 @@ class Cut:
         beside: bool = True,
         numbers: Sequence[int] = (),
         woven: int = 0,
+        may_repeat: bool = False,
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
 
@@ -74,7 +75,8 @@ class Cut:
         their words.
         The first operands have so many ``numbers`` an element, the others one. Tiles are ``woven``
         of so many positions a thread, and then held in scan order where ``reverse``, and cut from
-        the front where they would not begin with words.
+        the front where they would not begin with words. Operands that repeat their lanes are read
+        in place where they ``may_repeat`` them.
         """
         self.tuned = tuned
         of_results, widths = widths, widths | {x.dtype.itemsize for x in operands}
@@ -112,7 +114,9 @@ class Cut:
             self.geometry = self.geometry.turned(min(word, 16 // least), strip)
         each = [*numbers, *[1] * (len(operands) - len(numbers))]
         pairs = zip(operands, each, strict=True)
-        flat, views = zip(*(view(x, full, axis, count) for x, count in pairs), strict=True)
+        may_repeat = may_repeat and not (woven or self.geometry.far_lanes)
+        viewed = (view(x, full, axis, count, may_repeat=may_repeat) for x, count in pairs)
+        flat, views = zip(*viewed, strict=True)
         self.operands: list[jax.Array] = list(flat)
         self.views: tuple[View, ...] = views
 
@@ -177,17 +181,24 @@ def one_byte(flags: jax.Array) -> jax.Array:
 
 
 def view(
-    operand: jax.Array, full: Sequence[int], axis: int, numbers: int = 1
+    operand: jax.Array,
+    full: Sequence[int],
+    axis: int,
+    numbers: int = 1,
+    *,
+    may_repeat: bool = False,
 ) -> tuple[jax.Array, View]:
     """The operand, flat, and how it lies in memory.
 
-    It is broadcast in memory where no simple view describes it. Where an element has several
-    ``numbers``, they are its last dimension.
+    It is broadcast in memory where no simple view describes it, or where it repeats its lanes and
+    may not (``may_repeat``). Where an element has several ``numbers``, they are its last dimension.
     """
     shape, each = operand.shape, (numbers,) if numbers > 1 else ()
     found = collapse(shape[: len(full)], full, axis)
     # A mapped row is a tensor where a program has several, and its address must fit 32 bits.
     wide = operand.size >= 2**31 or math.prod(full[:axis]) >= extent.FAR
+    if found is not None and found.lane_period is not None and not may_repeat:
+        found = None
     if found is None or (wide and found.row_period not in ((1, 1), (1, math.prod(full[:axis])))):
         operand = jnp.broadcast_to(operand, (*full, *each))
         found = View(outer_n_inner(full, axis), (1, math.prod(full[:axis])))

@@ -48,12 +48,17 @@ def outer_n_inner(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
+Period = tuple[int, int]
+"""(repeat, count): row or lane i of an array is (i // repeat) % count of the operand's."""
+
+
 @dataclasses.dataclass(frozen=True)
 class View:
     """The place of each (row, position, lane) in an operand's memory."""
 
     shape: tuple[int, int, int]  # the operand's own (outer, n, inner), 1 where it is broadcast
-    row_period: tuple[int, int]  # (repeat, count): its row is (row // repeat) % count
+    row_period: Period
+    lane_period: Period | None = None  # where some of its lanes are repeated, but not one for all
     numbers: int = 1  # of each element, side by side: see `jscan.kernels.elements`
     behind: int = 0  # how many places earlier in the scan elements of several numbers are read
     once: bool = False  # whether it is read once, and leaves the cache before others
@@ -75,22 +80,28 @@ class View:
 def collapse(shape: Sequence[int], full: Sequence[int], axis: int) -> View | None:
     """The view of an operand of ``shape`` inside ``full``; its dimensions are full or 1.
 
-    None where its broadcast dimensions do not collapse to one row period. Such an operand has to be
-    materialised.
+    None where its broadcast dimensions do not collapse to one period of rows, and one of lanes.
+    Such an operand has to be materialised.
     """
-    inner, inner_full = math.prod(shape[axis + 1 :]), math.prod(full[axis + 1 :])
-    if inner not in (1, inner_full):
+    rows = _period(shape[:axis], full[:axis])
+    lanes = _period(shape[axis + 1 :], full[axis + 1 :])
+    if rows is None or lanes is None:
         return None
-    own = [(s, f) for s, f in zip(shape[:axis], full[:axis], strict=True) if f > 1]
+    repeats = lanes[1] not in (1, math.prod(full[axis + 1 :]))
+    return View((rows[1], shape[axis], lanes[1]), rows, lanes if repeats else None)
+
+
+def _period(shape: Sequence[int], full: Sequence[int]) -> Period | None:
+    """How often each of an operand's elements is repeated, and how many it has; None if neither."""
+    own = [(s, f) for s, f in zip(shape, full, strict=True) if f > 1]
     kept = [i for i, (s, _) in enumerate(own) if s > 1]
     if not kept:
-        return View((1, shape[axis], inner), (1, 1))
+        return 1, 1
     first, last = kept[0], kept[-1]
     if kept != list(range(first, last + 1)):
         return None
     repeat = math.prod(f for _, f in own[last + 1 :])
-    count = math.prod(f for _, f in own[first : last + 1])
-    return View((count, shape[axis], inner), (repeat, count))
+    return repeat, math.prod(f for _, f in own[first : last + 1])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -41,7 +41,7 @@ def run(
         return cut.call(scan, beside, walk, None, "jscan_parts", interpret)
     found = part_totals(scan, cut, interpret, beside)
     before = totals.scanned(scan, found, interpret, scan_then_propagate.run, totals.LONGEST)
-    walk = functools.partial(_scan, scan, strip)
+    walk = functools.partial(_scan, scan, strip, ahead=cut.tuned.ahead)
     return cut.call(scan, [*beside, *before], walk, None, "jscan_parts", interpret)
 
 

@@ -209,6 +209,7 @@ def scan(
         turned=whole and (not segmented or max(d.itemsize for d in written) <= shifting.WIDEST),
         by_words=by_words,
         woven=woven,
+        may_repeat=True,
     )
     cut, flag_bits = cut_into(operands), None
     if marks is not None and takes_bits:

@@ -255,12 +255,13 @@ class _Words:
         terms += flat.row_terms(view, lambda: self._place)
         checks = [self.positions()]
         if lane_stride:
-            step = tile.geometry.lane_step * lane_stride
-            terms += [
-                (language.opaque(tile.lane_block), step),
-                (self.number, self.per * lane_stride),
-            ]
-            terms += [(jnp.int32(place), lane_stride)]
+            if view.lane_period is None:
+                step = tile.geometry.lane_step * lane_stride
+                terms += [(language.opaque(tile.lane_block), step)]
+                terms += [(self.number, self.per * lane_stride), (jnp.int32(place), lane_stride)]
+            else:
+                lane = self.number * np.int32(self.per) + np.int32(place)
+                terms += tile.lane_terms(lane_stride, lane, view.lane_period)
             checks.append(self.number * np.int32(self.per) + np.int32(place) < self.left)
         return language.load_parts(ref, terms, mask=_all(checks))
 

@@ -83,7 +83,7 @@ def load_first(tile: Tile, ref: Ref, view: View) -> list[jax.Array]:
     if g.edge:
         terms.append((jnp.zeros(g.edge, jnp.int32), 1))  # spreads the others
     terms += tile.row_terms(view, lambda: iota(0))
-    terms += tile.lane_terms(lane_stride, lane)
+    terms += tile.lane_terms(lane_stride, lane, view.lane_period)
     if g.rows > 1:
         checks.append(tile.rows_exist(iota(0)))
     if g.lanes > 1:

@@ -57,7 +57,12 @@ CASES = {
     "words behind": Case("int32", 1, add, (100, 203), "own", True, {"length": 32, "shared": 8}),
     "whole words": Case("int32", 1, add, (4100, 64), "shared", False, {"length": 128, **HELD}),
     "many words": Case("int32", 1, add, (80, 1001), None, False, {"length": 64, "shared": 8}),
-    "halves": Case("int16", 1, add, (150, 259), "own", False, {"length": 64, "shared": 16}),
+    "halves": Case("int16", 1, add, (150, 260), "own", False, {"length": 64, "shared": 16}),
+    "odd halves by own flags": Case("int16", 1, add, (150, 259), "own", False, {"shared": 0}),
+    "odd halves": Case("int16", 1, add, (150, 259), "shared", False, {"length": 32, "shared": 16}),
+    "steep halves": Case("int16", 1, joined, (4200, 67), "own", True, {"strip": 16}),
+    "odd pairs of bytes": Case("int8", 2, affine, (150, 131), "own", False, {"lanes": 32, **HELD}),
+    "pairs of bytes in a chain": Case("int8", 2, affine, (2**14, 64), None, False, {"strip": 16}),
     "halves behind": Case(
         "int16", 1, add, (100, 259), "shared", True, {"length": 32, "shared": 16}
     ),

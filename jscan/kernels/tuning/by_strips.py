@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from jscan.kernels.tuning import measured, sharing
+from jscan.kernels.tuning import measured, sharing, walked_parts
 from jscan.kernels.tuning.cut import HEAVY, THREADS, Shape, Tuning, next_power_of_2
 
 
@@ -33,10 +33,12 @@ def suits_two_passes(shape: Shape, results: int) -> bool:
     """
     if shape.large or (shape.walked and shape.outer * shape.n >= MANY):
         return True
+    if shape.inner > 1:
+        return walked_parts.of_lanes(shape) is not None
     two_words = (shape.leaves, shape.width, results) == (2, 8, 1)
     least, most = measured.device().two_passes
     few = least < shape.outer * shape.n <= most
-    return two_words and few and shape.inner == 1 and not shape.segmented
+    return two_words and few and not shape.segmented
 
 
 def parts(shape: Shape) -> Tuning:
@@ -46,6 +48,9 @@ def parts(shape: Shape) -> Tuning:
     lanes, warps, strip = 1, 1, 1024
     if shape.walked:
         return _chunks(shape)
+    of_lanes = walked_parts.of_lanes(shape)
+    if of_lanes is not None:
+        return of_lanes
     if shape.large:
         strip = THREADS
     elif shape.inner > 1:

@@ -104,11 +104,14 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     257, 257) 0.74 and 0.82, of (2^20, 64) 0.67 and 0.89.
     """
     if sharing.suits_halves(shape):
-        # Maxima of (33, 2048, 999), int16, exclusive, by segments, 0.55 of copy speed with 64
-        # positions, 0.64 so (H100, 2026-11-28).
-        half = shape.leaves == 2 or (shape.segmented and shape.exclusive)
-        length = 32 if half else 64
-        return _held(chosen, length, shared=16)
+        # Of (33, 2048, 999), int16 maxima, exclusive, by segments, 0.55 of copy speed with 64
+        # positions, 0.64 so; bfloat16 sums by shared flags 0.49 and 0.56, by flags of each row 0.33
+        # and 0.51, sharing no lanes 0.61 (H100, 2026-11-28).
+        odd = shape.segmented and shape.leaves == 1 and shape.inner % 2 == 1
+        if odd and shape.own_flags:
+            return _held(chosen)
+        half = shape.leaves == 2 or (shape.segmented and (shape.exclusive or odd))
+        return _held(chosen, 32 if half else 64, shared=16)
     length = sharing.length_of_words(shape)
     if length:
         return _held(chosen, length, shared=8)
@@ -118,10 +121,12 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
         return _of_segmented_lanes(shape, chosen)
     if shape.inner < 33:
         return chosen
-    of_64 = 64 <= shape.inner < 128 and shape.inner % 4 == 0
-    if shape.width == 1 and of_64 and shape.equations > 2:
+    of_64 = 64 <= shape.inner < 128 and shape.inner % 4 == 0 and shape.each == 1
+    pair_in_a_chain = shape.leaves == 2 and shape.even and _is_one_chain(shape)
+    if of_64 and (pair_in_a_chain or (shape.leaves == 1 and shape.equations > 2)):
         # a + b + a b of (2^20, 64), int8, 0.25 of copy speed held, which takes 255 registers, 0.46
-        # in strips that are read twice, uint8 in reverse 0.19 and 0.46 (H100, 2026-11-28).
+        # in strips that are read twice, uint8 in reverse 0.19 and 0.46, int8 recurrences 0.19 and
+        # 0.46 (H100, 2026-11-28).
         return Tuning(256, 64, warps=1, window=2, strip=STRIP)
     if _is_odd_and_light(shape):
         return _held(chosen)
@@ -217,6 +222,11 @@ def _of_segmented_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     single = shape.leaves == 1 and each in (2, 4) and by_words
     pair = (shape.leaves, each) == (2, 1)
     odd = _is_odd_and_light(shape)
+    if pair and shape.even and shape.inner % 4:
+        # int8 recurrences of (100013, 671) by flags of each row 0.18 of copy speed by 64 x 64,
+        # which spill 652 bytes, 0.47 so, by shared ones 0.29 and 0.36; of (33, 2035, 999) 0.49 and
+        # 0.54, 0.45 and 0.48 (H100, 2026-11-28).
+        return _held(chosen, 64, 32)
     if not (single or pair or odd):
         return chosen
     return _held(chosen)
@@ -249,9 +259,11 @@ def _twice(shape: Shape) -> Tuning | None:
         # (133967, 523) 0.35 and 0.50, (32000, 1933) 0.32 and 0.39, (50257, 971) 0.40 and 0.42; by
         # flags of each row of (5237, 11969) 0.61 and 0.42; uint8 ones of (50257, 1280) 0.43 and
         # 0.47 (2026-11-28).
+        # Exclusive sqrt(a² + b²) of (51200, 1143), by flags of each row, 0.48 and 0.64.
         light = shape.equations <= LIGHT and not shape.long_steps
-        pairs = shape.leaves == 2 and shape.even and (each == 2 or whole)
-        suits = pairs and light and not shape.own_flags and shape.n > 4096
+        pairs = shape.leaves == 2 and shape.even and (each == 2 or whole) and shape.n > 4096
+        steep = shape.leaves == 1 and shape.exclusive and shape.equations > 2 and shape.n > 4096
+        suits = light and (steep or (pairs and not shape.own_flags))
     return Tuning(256, 64, warps=1, window=2, strip=STRIP) if suits else None
 
 
