@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jscan.kernels import language, locating, quarters
+from jscan.kernels import language, locating, quarters, start
 from jscan.kernels.language import Ref
 from jscan.kernels.layout import View
 from jscan.kernels.operator import trace_scalars
@@ -88,6 +88,10 @@ class Keys:
         ``last``. What lanes share is a column.
         """
         if self.kind == "whole":
+            if strip.geometry.leads:  # what lies in front of a row is of no segment
+                lead = start.among_first(strip, strip.geometry.word)
+                lead = lead & (strip.positions() < strip.words.lead)
+                return jnp.where(lead, np.int32(-1), np.int32(0))
             shape = strip.at_end(first=True, spread=self._by_element(strip)).shape
             return jnp.zeros(shape, jnp.int32)
         if self.kind == "offsets":

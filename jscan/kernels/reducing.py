@@ -84,7 +84,8 @@ def reduce(
     if kind == "offsets":
         # A program searches the offsets of one row.
         tuned = dataclasses.replace(tuned, rows=1)
-    cut = launch.Cut(launch.readable(leaves), full, axis, tuned)
+    by_words = kind == "whole" and method in ("auto", "lookback") and tuning.suits_words_of(shape)
+    cut = launch.Cut(launch.readable(leaves), full, axis, tuned, by_words=by_words)
     result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
     real_results = tuple(real for d in results for real in real_dtypes(d))
     cut_by = num_segments, tuned.length

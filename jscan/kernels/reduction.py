@@ -163,7 +163,11 @@ class StripWalk:
         tile, g = self.tile, self.reduction.geometry
         # The last strip of a row is the only one that may end before its last element does.
         per_tile = np.int32(g.length // self.reduction.strip)
-        before_last = np.int32((g.n - 1) // self.reduction.strip) - tile.index * per_tile
+        before_last = jnp.int32((g.n - 1) // self.reduction.strip)
+        if g.leads:
+            end = np.int32(g.n - 1) + tile.words.lead
+            before_last = lax.div(end, np.int32(self.reduction.strip))
+        before_last = before_last - tile.index * per_tile
         inner = jnp.minimum(per_tile, before_last)
         strips = jnp.minimum(per_tile, before_last + np.int32(1))
 
@@ -175,7 +179,7 @@ class StripWalk:
         edge = functools.partial(self._next, opening=True, edge=True)
         # Triton 3.6 fails on loops of which it knows that they never run.
         runs = self._none_read()
-        if g.n <= self.reduction.strip:
+        if g.n + g.word - 1 <= self.reduction.strip:
             return edge(runs)
         if g.tiles > 1:
             runs = lax.while_loop(in_first_run, opening, runs)

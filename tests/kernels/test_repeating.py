@@ -13,16 +13,7 @@ import jscan
 from jscan import primitives
 from jscan.kernels import launch, layout, tuning
 from tests import reference
-from tests.engines import Engine
-
-by_kernel = pytest.mark.parametrize(
-    "strategy",
-    [
-        Engine("interpreted", "auto", (), interpreted=True),
-        pytest.param(Engine("gpu", "auto", (), gpu=True), marks=pytest.mark.gpu),
-    ],
-    ids=lambda e: e.name,
-)
+from tests.engines import by_kernel
 
 SHAPES = {
     "neighbours": ((40, 3, 64), (40, 1, 64)),

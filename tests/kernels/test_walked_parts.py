@@ -14,17 +14,8 @@ from jscan.kernels import strategies, tuning
 from jscan.kernels.tuning import walked_parts
 from tests import reference
 from tests.cases import head_flags
-from tests.engines import Engine
+from tests.engines import Engine, by_kernel
 from tests.functions import affine
-
-by_kernel = pytest.mark.parametrize(
-    "strategy",
-    [
-        Engine("auto-interpreted", "auto", (), interpreted=True),
-        pytest.param(Engine("auto-gpu", "auto", (), gpu=True), marks=pytest.mark.gpu),
-    ],
-    ids=lambda e: e.name,
-)
 
 
 def add(a: Any, b: Any) -> Any:
@@ -101,7 +92,7 @@ def _scanned(
     values = tuple(rng.integers(-1, 2, case.shape).astype(case.dtype) for _ in range(case.leaves))
     if case.dtype == "complex64":
         values = tuple(x + 1j * np.flip(x) for x in values)
-    flags, form = None, {"axis": axis, "reverse": reverse}
+    flags, form = None, dict[str, Any](axis=axis, reverse=reverse)
     if case.segmented:
         flags = head_flags(case.shape if case.segmented == "own" else case.shape[:-1], share=0.03)
     if case.exclusive:
@@ -124,7 +115,7 @@ def _scanned(
 
 
 def test_who_keeps_tiles_that_look_back():
-    long = {"segmented": True, "equations": 2}
+    long: dict[str, Any] = {"segmented": True, "equations": 2}
     shape = tuning.Shape(1, 2**20, 40, 8, 1, **long)
     assert walked_parts.of_lanes(shape) is not None
     for other in (

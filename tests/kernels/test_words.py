@@ -15,7 +15,7 @@ from jscan.kernels import tuning
 from jscan.kernels.layout import Geometry
 from tests import reference
 from tests.cases import head_flags
-from tests.engines import Engine, every_strategy
+from tests.engines import Engine, by_kernel, every_strategy
 from tests.functions import affine
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -191,3 +191,39 @@ def test_words_are_taken_where_rows_begin_inside_of_them():
     # A row that fills its tile stays in it.
     whole = Geometry(4, 15, 1, 2, 16, 1, reverse=False, exclusive=False)
     assert whole.by_words(4, 16).word == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "tile"),
+    [
+        ((5, 301), "int8", tuning.Tuning(64, 1, 1, 32, strip=64)),  # a row's last tile may be empty
+        ((5, 301), "float32", tuning.Tuning(128, 1, 1, 32, strip=32)),
+        ((40, 19), "int8", None),
+        ((3, 127), "int16", tuning.Tuning(64, 1, 1, 32, strip=32)),
+        ((9, 65), "complex64", tuning.Tuning(16, 1, 1, 32, strip=16)),
+        ((16, 49), "uint8", tuning.Tuning(32, 1, 1, 32, strip=16)),
+    ],
+)
+@by_kernel
+def test_reductions(strategy, shape, dtype, tile, monkeypatch):
+    """In order: the last value that is not zero."""
+    monkeypatch.setattr(tuning, "suits_words_of", lambda _: True)
+    x = (np.random.default_rng(2).integers(0, 3, shape) * (1 + np.arange(shape[1]) % 50)).astype(
+        dtype
+    )
+    zero = np.zeros((), dtype)
+
+    def last(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.where(b != zero, b, a)
+
+    with strategy.active(), primitives.tiled(tile):
+        found = jax.jit(lambda x: jscan.reduce(last, x, axis=1, identity=zero))(x)
+    wanted = [next((v for v in row[::-1] if v != 0), zero) for row in x]
+    reference.assert_equal(np.asarray(found), np.array(wanted, dtype))
+
+
+def test_who_reduces_by_words():
+    long: dict[str, Any] = {"segmented": False, "equations": 3}
+    assert tuning.suits_words_of(tuning.Shape(7, 5003, 1, 1, 1, **long))
+    assert not tuning.suits_words_of(tuning.Shape(7, 2001, 1, 2, 1, **long))
+    assert not tuning.suits_words_of(tuning.Shape(7, 5003, 1, 8, 1, **long))

@@ -6,6 +6,7 @@ from jscan.kernels.tuning.by_strips import parts as parts
 from jscan.kernels.tuning.by_strips import strips as strips
 from jscan.kernels.tuning.by_strips import suits_levels as suits_levels
 from jscan.kernels.tuning.by_strips import suits_two_passes as suits_two_passes
+from jscan.kernels.tuning.by_strips import suits_words_of as suits_words_of
 from jscan.kernels.tuning.by_strips import tree as tree
 from jscan.kernels.tuning.by_strips import walks as walks
 from jscan.kernels.tuning.choose import REDUCTION as REDUCTION
