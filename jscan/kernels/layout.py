@@ -92,7 +92,10 @@ def collapse(shape: Sequence[int], full: Sequence[int], axis: int) -> View | Non
 
 
 def _period(shape: Sequence[int], full: Sequence[int]) -> Period | None:
-    """How often each of an operand's elements is repeated, and how many it has; None if neither."""
+    """How often each of an operand's elements is repeated, and how many it has.
+
+    None where there is no such number: repeated dimensions lie between others.
+    """
     own = [(s, f) for s, f in zip(shape, full, strict=True) if f > 1]
     kept = [i for i, (s, _) in enumerate(own) if s > 1]
     if not kept:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -84,7 +85,10 @@ def reduce(
     if kind == "offsets":
         # A program searches the offsets of one row.
         tuned = dataclasses.replace(tuned, rows=1)
-    by_words = kind == "whole" and method in ("auto", "lookback") and tuning.suits_words_of(shape)
+    # What rows share is not read by words, and would be read in front of its memory.
+    whole = kind == "whole" and all(x.size == math.prod(full) for x in leaves)
+    may = whole and method in ("auto", "lookback") and tuned.rows == 1
+    by_words = may and tuning.suits_words_of(shape)
     cut = launch.Cut(launch.readable(leaves), full, axis, tuned, by_words=by_words)
     result_shape = (*full[:axis], num_segments, *full[axis + 1 :])
     real_results = tuple(real for d in results for real in real_dtypes(d))

@@ -179,7 +179,7 @@ class StripWalk:
         edge = functools.partial(self._next, opening=True, edge=True)
         # Triton 3.6 fails on loops of which it knows that they never run.
         runs = self._none_read()
-        if g.n + g.word - 1 <= self.reduction.strip:
+        if g.n + (g.word - 1 if g.leads else 0) <= self.reduction.strip:
             return edge(runs)
         if g.tiles > 1:
             runs = lax.while_loop(in_first_run, opening, runs)

@@ -19,6 +19,9 @@ def lanes(g: Geometry, block: jax.Array, lane: jax.Array, stride: int, period: P
     """
     repeat, count = period
     assert not g.far_lanes, "lanes do not fit 32 bits"
+    if g.lanes == 1:
+        one = lax.div(block, np.int32(repeat))
+        return [(lax.rem(one, np.int32(count)), stride)]
     if not g.shared and repeat == 1 and count % g.lanes == 0:
         first = lax.rem(block, np.int32(count // g.lanes))
         return [(language.opaque(first), g.lanes * stride), (lane, stride)]

@@ -41,7 +41,7 @@ def tail(
     operator = prepare(combine)
     dtypes = tuple(np.dtype(a.dtype) for a in operator.out_avals)
     shape = tuning.Shape.of(leaves, axis, operator, segmented=True, tile=tile)
-    cut = Cut(operands, full, axis, tuning.parts(shape), reverse=reverse)
+    cut = Cut(operands, full, axis, tuning.parts(shape, of_lanes=False), reverse=reverse)
     real_results = tuple(real for d in combine.dtypes for real in real_dtypes(d))
     scan = Scan(
         geometry=cut.geometry,

@@ -109,7 +109,7 @@ class Tile:
         return [(self.index, sign * g.length * stride), (jnp.int32(1), first * stride)]
 
     def lane_terms(self, stride: int, lane: jax.Array, period: Period | None = None) -> Address:
-        """The term of an address that tells lanes, or a ``period``'s, apart; none if they share."""
+        """The term of an address that tells lanes of a ``period`` apart; none if they share."""
         if not stride:
             return []
         if period is not None:

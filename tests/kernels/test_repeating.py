@@ -26,6 +26,7 @@ SHAPES = {
 }
 CUTS = {
     "at once": tuning.Tuning(16, 32, 1, 2),
+    "a lane": tuning.Tuning(16, 1, 1, 2),
     "held": tuning.Tuning(16, 64, 1, 2, held=8),
     "shared": tuning.Tuning(16, 64, 1, 2, held=8, shared=16),
     "twice": tuning.Tuning(32, 64, 1, 2, strip=8),

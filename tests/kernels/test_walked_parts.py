@@ -124,6 +124,8 @@ def test_who_keeps_tiles_that_look_back():
         tuning.Shape(1, 2**11, 2**12, 8, 1, **long),  # too short
         tuning.Shape(128, 2**14, 40, 8, 1, **long),  # columns enough
         tuning.Shape(1, 2**20, 64, 8, 1, **long),
+        tuning.Shape(1, 2**20, 5, 72, 9, **long),  # it would spill
+        tuning.Shape(1, 2**20, 2**17, 16, 4, complex=True, **long),  # one part
         tuning.Shape(1, 2**31, 40, 8, 1, **long),
         tuning.Shape(1, 2**20, 40, 8, 1, tile=tuning.Tuning(64, 32, 1, 2), **long),
     ):

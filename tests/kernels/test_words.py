@@ -11,7 +11,7 @@ import pytest
 
 import jscan
 from jscan import primitives
-from jscan.kernels import tuning
+from jscan.kernels import launch, tuning
 from jscan.kernels.layout import Geometry
 from tests import reference
 from tests.cases import head_flags
@@ -222,8 +222,38 @@ def test_reductions(strategy, shape, dtype, tile, monkeypatch):
     reference.assert_equal(np.asarray(found), np.array(wanted, dtype))
 
 
+def test_what_rows_share_is_not_reduced_by_words(monkeypatch):
+    """Reads in front of a row would be in front of the array."""
+    monkeypatch.setattr(tuning, "suits_words_of", lambda _: True)
+    cuts: list[launch.Cut] = []
+    cut = launch.Cut.__init__
+
+    def recorded(self: launch.Cut, *arguments: Any, **named: Any) -> None:
+        cut(self, *arguments, **named)
+        cuts.append(self)
+
+    monkeypatch.setattr(launch.Cut, "__init__", recorded)
+    rng = np.random.default_rng(4)
+    one, each = rng.choice([-1, 1], 301), rng.integers(-2, 3, (3, 301))
+    tile = tuning.Tuning(64, 1, 1, 32, strip=32)
+
+    def call(x: jax.Array) -> Any:
+        neutral = (np.int32(1), np.int32(0))
+        return jscan.reduce(affine, (jnp.asarray(one, jnp.int32), x), axis=0, identity=neutral)
+
+    with primitives.interpreted(), primitives.tiled(tile):
+        found = jax.vmap(call)(jnp.asarray(each, jnp.int32))
+    state = np.zeros(3, np.int32)
+    for a, b in zip(one, each.T, strict=True):
+        state = (a * state + b).astype(np.int32)
+    reference.assert_equal(np.asarray(found[1]), state)
+    assert cuts
+    assert all(one.geometry.word == 1 for one in cuts)
+
+
 def test_who_reduces_by_words():
     long: dict[str, Any] = {"segmented": False, "equations": 3}
     assert tuning.suits_words_of(tuning.Shape(7, 5003, 1, 1, 1, **long))
     assert not tuning.suits_words_of(tuning.Shape(7, 2001, 1, 2, 1, **long))
+    assert not tuning.suits_words_of(tuning.Shape(1, 5003, 1, 1, 1, **long))
     assert not tuning.suits_words_of(tuning.Shape(7, 5003, 1, 8, 1, **long))

@@ -41,16 +41,19 @@ def suits_two_passes(shape: Shape, results: int) -> bool:
     return two_words and few and not shape.segmented
 
 
-def parts(shape: Shape) -> Tuning:
-    """The parts of a scan in two passes: their number depends on the shape and the device alone."""
+def parts(shape: Shape, *, of_lanes: bool = True) -> Tuning:
+    """The parts of a scan in two passes: their number depends on the shape and the device alone.
+
+    Those `of_lanes` are for scans, and not for what needs totals alone.
+    """
     if shape.tile is not None:
         return dataclasses.replace(shape.tile, rows=1, strip=shape.tile.strip_or_tile)
     lanes, warps, strip = 1, 1, 1024
     if shape.walked:
         return _chunks(shape)
-    of_lanes = walked_parts.of_lanes(shape)
-    if of_lanes is not None:
-        return of_lanes
+    walked = walked_parts.of_lanes(shape) if of_lanes else None
+    if walked is not None:
+        return walked
     if shape.large:
         strip = THREADS
     elif shape.inner > 1:
@@ -210,7 +213,7 @@ def suits_words_of(shape: Shape) -> bool:
     (8001, 5003) 40 and 35, complex64 (1001, 20001) 76 and 71; but int16 (30001, 2001) 42 and 50,
     int8 (130001, 257) 41 and 67, float64 (3001, 10007) 94 and 104.
     """
-    return shape.n >= 2**12 and shape.width // shape.leaves <= 4
+    return shape.outer > 1 and shape.n >= 2**12 and shape.even and shape.each <= 4
 
 
 def strips(shape: Shape) -> Tuning:

@@ -15,10 +15,12 @@ def few_lanes(shape: Shape) -> Tuning | None:
     Not in chunks and in chunks (H200, 2026-11-24): float32 sums of (2^22, 16) 206 µs and 177, of
     (3300001, 20) 305 and 197, of (5000003, 6) reversed 121 and 104; recurrences of (4933986, 11)
     490 and 370, of (2^22, 16) 492 and 383; int64 sums of (16010212, 5) 576 and 516. Halves: maxima
-    of (2^22, 16) 245 and 112, sums of (3657793, 15) 163 and 136, recurrences of (2^22, 16) 350 and
-    245. int8 recurrences of (4387311, 11) 297 and 253, but maxima of (2^22, 12) 104 and 144. Of 3
-    lanes all are slower so, by segments (2^24, 3) too. Maximum and sum of exponentials of
-    (11631161, 7), float32, 0.30 and 0.61 of copy speed (H100, 2026-11-27).
+    of (2^22, 16) 245 and 112, sums of (3657793, 15) 163 and 136. But int8 maxima of (2^22, 12) 104
+    and 144. Of 3 lanes all are slower so, by segments (2^24, 3) too. Maximum and sum of
+    exponentials of (11631161, 7), float32, 0.30 and 0.61 of copy speed (H100, 2026-11-27).
+
+    Pairs of bytes would take chunks of 64 positions: recurrences of (4387311, 11), int8, 297 µs and
+    253, but Triton takes two minutes to compile them; of halves see `walked_parts`.
     """
     few = shape.outer * shape.n * shape.inner < 2**22
     if few or shape.inner < 5 or shape.width > 8 or shape.leaves > 2:
@@ -27,12 +29,9 @@ def few_lanes(shape: Shape) -> Tuning | None:
     if shape.segmented:
         return _segmented(shape, lanes)
     if shape.leaves == 2:
-        if lanes == 32 or (shape.inner < 7 and shape.words == 1):
+        if lanes == 32 or shape.words == 1:
             return None
-        if shape.words == 1:
-            chunk, warps, window = 64, 4, 128 // lanes
-        else:
-            chunk, warps, window = 32, 8 if lanes == 16 else 4, 256 // lanes
+        chunk, warps, window = 32, 8 if lanes == 16 else 4, 256 // lanes
     elif shape.width == 1:
         return None
     elif shape.width == 2 and shape.inner % 2 == 0 and lanes < 32:
@@ -97,10 +96,11 @@ def _segmented(shape: Shape, lanes: int) -> Tuning | None:
         return None
     # 32 positions of words would spill.
     wide = shape.width == 8 or (shape.leaves, shape.width) == (1, 4)
-    if (shape.leaves, shape.width) == (1, 4) and lanes == 16:
+    if (shape.leaves, shape.width) == (1, 4) and lanes == 16 and shape.equations <= 2:
         # Of one chain that nothing cuts short, four warps and eight, which look at more at once:
-        # float32 sums of (10192817, 9) 0.28 and 0.43, int32 of (4580844, 12) by segments of 10,000
-        # 0.42 and 0.65 (H100, 2026-11-28).
+        # float32 sums of (10192817, 9) 0.28 and 0.44, int32 of (4580844, 12) by segments of 10,000
+        # 0.42 and 0.65, products of (4245928, 14) by segments of 100 0.78 and 0.71; but a + b +
+        # a b / 2 of (6462132, 11) by segments of 30 0.73 and 0.48 (H100, 2026-11-28).
         return _tile(lanes=lanes, chunk=16, warps=8, window=32)
     return _tile(lanes=lanes, chunk=16 if wide else 32, warps=4, window=128 // lanes)
 

@@ -29,9 +29,9 @@ class Tuning:
     0 for one that is not. One that is cut into chunks has so many positions in each
     (`kernels.chunks`, `kernels.walking`). Of one that is ``woven`` a thread has all lanes of so
     many, and strips are read twice (`kernels.weaving`). Of a row so many neighbours are folded to
-    two (`kernels.folding`); 0 where they are scanned as they are. Strips of an axis that is one
-    part may be read ``ahead``. Tiles of lanes may have so many of them ``shared`` with the next one
-    (`kernels.sliding`).
+    two (`kernels.folding`); 0 where they are scanned as they are. Strips of scans in two
+    passes may be read ``ahead``. Tiles of lanes may have so many of them ``shared`` with the next
+    one (`kernels.sliding`).
     """
 
     length: int

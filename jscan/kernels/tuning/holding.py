@@ -262,7 +262,8 @@ def _twice(shape: Shape) -> Tuning | None:
         # Exclusive sqrt(a² + b²) of (51200, 1143), by flags of each row, 0.48 and 0.64.
         light = shape.equations <= LIGHT and not shape.long_steps
         pairs = shape.leaves == 2 and shape.even and (each == 2 or whole) and shape.n > 4096
-        steep = shape.leaves == 1 and shape.exclusive and shape.equations > 2 and shape.n > 4096
+        steep = (shape.leaves, each) == (1, 2) and shape.exclusive and shape.equations > 2
+        steep = steep and shape.own_flags and shape.n > 4096
         suits = light and (steep or (pairs and not shape.own_flags))
     return Tuning(256, 64, warps=1, window=2, strip=STRIP) if suits else None
 

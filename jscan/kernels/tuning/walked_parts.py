@@ -21,12 +21,14 @@ LONGER = 2**12
 def of_lanes(shape: Shape) -> Tuning | None:
     """The parts of an axis beside 3 lanes and more; None where tiles that look back are better."""
     few = shape.outer * shape.n * shape.inner < ENOUGH or shape.n < LONGER
-    if few or shape.tile is not None or shape.n >= extent.FAR or not shape.even:
+    if few or shape.tile is not None or shape.n >= extent.FAR:
+        return None
+    if not shape.even and (shape.inner >= 64 or (shape.leaves, shape.width) != (2, 12)):
         return None
     if shape.inner >= 64:
         return _of_many(shape)
     suits = _of_segments(shape) if shape.segmented else _whole(shape)
-    many = shape.outer > (64 if shape.each == 8 else 8)
+    many = shape.outer > (64 if shape.width >= 12 else 8)
     if shape.inner < 3 or many or not suits:
         return None
     lanes = next_power_of_2(shape.inner)
@@ -39,12 +41,17 @@ def of_lanes(shape: Shape) -> Tuning | None:
 
 
 def _whole(shape: Shape) -> bool:
-    """Whether rows of few lanes without segments are cut so: pairs of 64 bits.
+    """Whether rows of few lanes without segments are cut so: pairs of 64 bits, and of halves.
 
     Of copy speed, in chunks and so (H100, 2026-11-28): int64 recurrences of (5592405, 6) 0.44 and
     0.53, of (2236962, 15) 0.53 and 0.56, complex64 of (3050402, 11) 0.46 and 0.56, float64 of
-    (4580308, 14) 0.52 and 0.55; but float64 maxima of 28 lanes 0.72 and 0.61.
+    (4580308, 14) 0.52 and 0.55; but float64 maxima of 28 lanes 0.72 and 0.61. bfloat16 recurrences
+    of (4194304, 8) 0.58 in chunks of 64 positions, 0.46 in chunks of 32, 0.52 so: Triton's pass
+    that coalesces accesses takes a time that grows with the cube of a program, of 12 lanes 80 s for
+    chunks of 64 and 2 so.
     """
+    if (shape.leaves, shape.width) == (2, 4):
+        return 7 <= shape.inner <= 16 and shape.equations <= LIGHT and not shape.long_steps
     wide = shape.width == 16 and shape.leaves in (2, 4) and not shape.long_steps
     aligned = shape.complex and shape.inner == 8
     return wide and 5 <= shape.inner < 16 and shape.equations <= 16 and not aligned
@@ -74,8 +81,9 @@ def _of_segments(shape: Shape) -> bool:
     """
     each, pair, own = shape.width // shape.leaves, shape.leaves == 2, shape.own_flags
     beyond = shape.inner > 16 and shape.inner != THREADS
-    if each == 8 or (shape.leaves, shape.width) in ((3, 12), (4, 16)):
-        return True
+    wide = each == 8 and shape.leaves <= 2
+    if wide or (shape.leaves, shape.width) in ((2, 12), (3, 12), (4, 16)):
+        return shape.equations <= 16
     if (pair and each == 4) and not shape.long_steps:
         return beyond or (own and 5 <= shape.inner < 16)
     if pair and each == 2 and not shape.long_steps:
@@ -128,10 +136,11 @@ def _of_many(shape: Shape) -> Tuning | None:
     return None
 
 
-def _cut(shape: Shape, lanes: int, strip: int, shared: int = 0) -> Tuning:
-    """As many parts as resident programs, of whole strips."""
+def _cut(shape: Shape, lanes: int, strip: int, shared: int = 0) -> Tuning | None:
+    """As many parts as resident programs, of whole strips; None where that is one."""
     columns = shape.outer * -(-shape.inner // (lanes - shared))
-    strips, parts = -(-shape.n // strip), max(1, measured.device().programs // columns)
-    return Tuning(
-        *(-(-strips // parts) * strip, lanes, 1, 1), strip=strip, ahead=True, shared=shared
-    )
+    strips, parts = -(-shape.n // strip), measured.device().programs // columns
+    if parts < 2:
+        return None
+    length = -(-strips // parts) * strip
+    return Tuning(length, lanes, 1, 1, strip=strip, ahead=True, shared=shared)
