@@ -47,7 +47,7 @@ def cumsum(
       exclusive: leave each element out of its own result: ``y[t] = x[0] + ... + x[t-1]``, and 0 at
         the first element (the last, when reversed) of the axis or of each segment.
       init: what comes before the first element (behind the last one, when reversed), a number or an
-        array that broadcasts to one element along ``axis``: ``y[0] = init + x[0]``, or
+        array that broadcasts to ``x`` without ``axis``: ``y[0] = init + x[0]``, or
         ``y[0] = init`` where ``exclusive``. It belongs to the segment that is open where the axis
         begins: a head at the first element drops it. By ids, lengths and offsets the first element
         is always one; by flags, packed or not, where its flag is set. Where ``reverse``, the axis

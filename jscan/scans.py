@@ -62,7 +62,7 @@ def associative_scan(
         concrete and the scan exclusive, this is tried on the first elements, 65536 at most. A
         wrong identity that could not be tried is the result at starts, and changes no other.
       init: what comes before the first element (behind the last one, when reversed): a pytree
-        like ``elems``, of numbers or of arrays that broadcast to one element along ``axis``. So the
+        like ``elems``, of numbers or arrays that broadcast to its leaves without ``axis``. So the
         last results of a chunk continue the scan in the next one. Where ``exclusive``,
         ``y[0] = init``. It belongs to the segment that is open where the axis begins: a head at
         the first element drops it. By ids, lengths and offsets the first element is always one; by

@@ -54,6 +54,7 @@ def run(
     scan: Scan, cut: launch.Cut, interpret: bool, beside: Sequence[jax.Array] = ()
 ) -> list[jax.Array]:
     """Runs the kernels; a tile of ``scan``'s geometry is a chunk for each thread."""
+    assert scan.geometry.inner == 1, "a thread walks elements that have no lanes beside them"
     how = Walked(cut.tuned.chunk, cut.tuned.together)
     of_chunks = dataclasses.replace(
         scan, geometry=dataclasses.replace(scan.geometry, length=how.chunk)

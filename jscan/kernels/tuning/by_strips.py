@@ -104,9 +104,12 @@ def down_lanes(shape: Shape) -> Tuning | None:
 
 def _suits_walks(shape: Shape) -> bool:
     """Whether there are lanes enough, and few enough positions for a thread."""
-    complex_logaddexp = shape.complex and shape.equations > 64
+    logaddexp = shape.complex and shape.equations > 64
+    # logaddexp of (128, 262144), float64, by segments, 0.05 of copy speed walked; others of few
+    # lanes by segments ran at 0.48 and 0.60 in tiles (H100, 2026-11-28).
+    logaddexp |= shape.segmented and shape.long_steps and (shape.leaves, shape.width) == (1, 8)
     measured_so_far = shape.width <= 16 and shape.leaves <= 4
-    if complex_logaddexp or not measured_so_far or shape.inner < 32:
+    if logaddexp or not measured_so_far or shape.inner < 32:
         return False
     if not 8 < shape.n <= (512 if shape.long_steps else 4096):
         return False
