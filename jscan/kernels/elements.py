@@ -168,7 +168,7 @@ def store_apart(
 ) -> None:
     """Writes leaves of each neighbour that a thread has, in the order of memory."""
     g, parts = tile.geometry, memory.parts(ref.dtype)
-    view = View((g.outer, g.n, 1), (1, g.outer), numbers=numbers)
+    view = View((g.outer, g.n, 1), (1, g.outer), numbers)
     words = Words.of(ref.dtype, numbers, tile)
     apart = [
         leaves if parts == 2 else [x.astype(ref.dtype) for x in leaves] for leaves in neighbours

@@ -58,10 +58,10 @@ class View:
 
     shape: tuple[int, int, int]  # the operand's own (outer, n, inner), 1 where it is broadcast
     row_period: Period
-    lane_period: Period | None = None  # where some of its lanes are repeated, but not one for all
     numbers: int = 1  # of each element, side by side: see `jscan.kernels.elements`
     behind: int = 0  # how many places earlier in the scan elements of several numbers are read
     once: bool = False  # whether it is read once, and leaves the cache before others
+    lane_period: Period | None = None  # where some of its lanes are repeated, but not one for all
 
     def follows(self, g: Geometry) -> bool:
         """Whether the operand has the rows of the array that is scanned, one behind the other."""
@@ -88,7 +88,8 @@ def collapse(shape: Sequence[int], full: Sequence[int], axis: int) -> View | Non
     if rows is None or lanes is None:
         return None
     repeats = lanes[1] not in (1, math.prod(full[axis + 1 :]))
-    return View((rows[1], shape[axis], lanes[1]), rows, lanes if repeats else None)
+    period = lanes if repeats else None
+    return View((rows[1], shape[axis], lanes[1]), rows, lane_period=period)
 
 
 def _period(shape: Sequence[int], full: Sequence[int]) -> Period | None:

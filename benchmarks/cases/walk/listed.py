@@ -7,12 +7,18 @@ from collections.abc import Iterator
 
 from benchmarks.cases.case import Aim
 from benchmarks.cases.walk.calls import Division, Drawn, Way, flagged
-from benchmarks.cases.walk.operators import NUMBERS
+from benchmarks.cases.walk.operators import LAMBDAS, NUMBERS
+from benchmarks.cases.walk.reductions import reduction
 from benchmarks.cases.walk.scans import cumulative, recurrence
 from benchmarks.cases.walk.shapes import Shape
 from benchmarks.cases.walk.steps import Step, step_of
 
 VOCABULARIES = ((1280, 50257), (64, 50257), (64, 128256))
+ODD_ROWS = (
+    *[("bfloat16", (100, 335539)), ("bfloat16", (4370, 30523)), ("float16", (16, 2097153))],
+    *[("float32", (1280, 50257)), ("int8", (8001, 5003)), ("int16", (30001, 2001))],
+    *[("float64", (3001, 10007)), ("float32", (65537, 301))],
+)
 LONG = 2**26
 PERIOD = 100
 """How long segments are on average."""
@@ -44,6 +50,20 @@ def _calls(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
                     yield kind, aim, cumulative("cumsum", dtype, rows, way)
     yield from _long(min(LONG, largest))
     yield from _beside_lanes(min(LONG, largest))
+    yield from _reduced(largest)
+
+
+def _reduced(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
+    """Reductions of rows that begin inside of memory's words, by an operator of one's own."""
+    named = {operator.name: operator for operator in LAMBDAS}
+    for dtype, (rows, n) in ODD_ROWS:
+        shape = Shape("odd rows", (min(rows, max(largest // n, 1)), n), 1)
+        operator = named["a + b + a b" if "int" in dtype else "a + b + a b / 2"]
+        yield (
+            "reductions of odd rows",
+            Aim(0.88, None),
+            reduction(operator, dtype, shape, Division()),
+        )
 
 
 def _long(n: int) -> Iterator[tuple[str, Aim, Drawn]]:

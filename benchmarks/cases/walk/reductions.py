@@ -25,6 +25,7 @@ from benchmarks.cases.walk.operators import (
     MIN,
     MUL,
     OR,
+    Drawable,
 )
 from benchmarks.cases.walk.shapes import Shape
 
@@ -105,15 +106,18 @@ def draw_reduce(rng: random.Random, size: int) -> Drawn:
     """A reduction of an axis, or of segments of it."""
     operator = rng.choice((ADD, MUL, MAX, MIN, LOGADDEXP, AFFINE, OR, *rng.sample(LAMBDAS, 7)))
     dtype, shape = dtype_of(rng, operator.dtypes), shapes.drawn(rng, size)
+    division = divided(rng, shape) if rng.random() < 0.6 else Division()
+    return reduction(operator, dtype, shape, division)
+
+
+def reduction(operator: Drawable, dtype: str, shape: Shape, division: Division) -> Drawn:
+    """A reduction with the operator, of an axis or of what it is divided into."""
     extents, axis = shape.extents, shape.axis
     dtypes = operator.leaf_dtypes(dtype)
     leaves = tuple(
         leaf(extents, own, kind) for own, kind in zip(dtypes, operator.values, strict=True)
     )
     neutral = operator.neutral(dtype)
-    division = Division()
-    if rng.random() < 0.6:
-        division = divided(rng, shape)
     form, count = division.form, division.count if division.form else None
     how = {} if neutral is None else {"identity": neutral}
     told = operator.combine, len(leaves), form, count

@@ -105,8 +105,8 @@ def down_lanes(shape: Shape) -> Tuning | None:
 def _suits_walks(shape: Shape) -> bool:
     """Whether there are lanes enough, and few enough positions for a thread."""
     logaddexp = shape.complex and shape.equations > 64
-    # logaddexp of (128, 262144), float64, by segments, 0.05 of copy speed walked; others of few
-    # lanes by segments ran at 0.48 and 0.60 in tiles (H100, 2026-11-28).
+    # logaddexp of (128, 262144), float64, by segments, 0.05 of copy speed walked; in tiles, (32003,
+    # 1024) and (267557, 271) ran at 0.60 and 0.48 (H100, 2026-11-28), and this was not timed.
     logaddexp |= shape.segmented and shape.long_steps and (shape.leaves, shape.width) == (1, 8)
     measured_so_far = shape.width <= 16 and shape.leaves <= 4
     if logaddexp or not measured_so_far or shape.inner < 32:
