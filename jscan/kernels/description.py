@@ -82,7 +82,7 @@ class Scan:
     @property
     def written(self) -> list[tuple[int, np.dtype]]:
         """The results that somebody uses: their size, which is the full one, and dtype."""
-        size = self.geometry.outer * self.geometry.n * self.geometry.inner
+        size = self.geometry.elements
         each = zip(self.results, self._written, strict=True)
         return [(size * numbers, d) for d, (_, used, numbers) in each if used]
 
@@ -92,9 +92,8 @@ class Scan:
         The length of the axis may be no multiple of what a thread takes at once. Masks of its end
         would then hold for single elements, and every access be one of a single element: sum of
         200,000,003 float32 elements, 0.55 of copy speed (H200, 2026-11-22). Beside lanes they take
-        registers, but where one is for all elements of a word (`sliding`).
-
-        Nor has any tile but the first a flag, where one is needed to leave the identity behind.
+        registers, but where one is for all elements of a word (`sliding`). Nor has any tile but the
+        first a flag, where one is needed to leave the identity behind.
         """
         g = self.geometry
         if g.row:
@@ -102,7 +101,7 @@ class Scan:
             return
         widest = 16 // min(d.itemsize for d in (*self.dtypes, *self.results))
         single = g.outer == 1 and g.n % widest != 0 and not g.reverse and g.word == 1
-        ends = g.n % g.length != 0 and (single or g.inner > 1) and g.per_word == 1
+        ends = g.n % g.length != 0 and (single or g.inner > 1) and not sliding.slides(g)
         if g.tiles == 1 or not (ends or self.restarts_at_second):
             work(self, tile)
             return
@@ -165,6 +164,9 @@ class Scan:
     def apart(self, refs: Sequence[Ref]) -> tuple[Sequence[Ref], Sequence[Ref]]:
         """The input references, and those behind them."""
         inputs = len(self.views) + self.flagged + self.beside
+        if self.geometry.abreast > 1:
+            results = range(inputs, inputs + sum(self.used))
+            refs = memory.in_words(refs, [*range(len(self.views)), *results])
         return refs[:inputs], refs[inputs:]
 
     def load(self, tile: Tile, inputs: Sequence[Ref]) -> list[jax.Array]:

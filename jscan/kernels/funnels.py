@@ -2,6 +2,7 @@
 
     funnel    32 bits out of two neighbouring words
     along     elements of a row by their places, which may be another thread's
+    spread_signs    the highest bit of each byte or half of a word, at all of its bits
 
 They are to `jscan.kernels.language` as its own are.
 """
@@ -10,12 +11,15 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.interpreters import batching
 
 from jscan.kernels.language import primitive, register
 
 funnel_p = primitive("funnel")
 along_p = primitive("along")
+spread_signs_p = primitive("spread_signs")
 
 
 def funnel(low: jax.Array, high: jax.Array, bits: jax.Array, *, left: bool = False) -> jax.Array:
@@ -29,6 +33,17 @@ def funnel(low: jax.Array, high: jax.Array, bits: jax.Array, *, left: bool = Fal
 def along(x: jax.Array, places: jax.Array) -> jax.Array:
     """The elements of each row, which is the last dimension, at these places of it, int32."""
     return along_p.bind(x, places)
+
+
+def spread_signs(words: jax.Array, bits: int) -> jax.Array:
+    """The highest of every so many bits of int32 words, 8 or 16, in place of all of these."""
+    return spread_signs_p.bind(words, bits=bits)
+
+
+def _spread_signs_meaning(words: jax.Array, *, bits: int) -> jax.Array:
+    ones = lax.shift_right_logical(words, jnp.full_like(words, bits - 1))
+    each = np.int32(sum(1 << place for place in range(0, 32, bits)))
+    return (ones & each) * np.int32((1 << bits) - 1)
 
 
 def _funnel_meaning(low: jax.Array, high: jax.Array, bits: jax.Array, *, left: bool) -> jax.Array:
@@ -47,3 +62,5 @@ def _along_meaning(x: jax.Array, places: jax.Array) -> jax.Array:
 
 register(funnel_p, lambda low, *_, **__: low, _funnel_meaning)
 register(along_p, lambda x, _: x, _along_meaning)
+register(spread_signs_p, lambda words, **_: words, _spread_signs_meaning)
+batching.defvectorized(spread_signs_p)

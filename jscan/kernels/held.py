@@ -85,7 +85,7 @@ def _has_few_steps(scan: Scan) -> bool:
     It waits for each: sqrt(a² + b²) of (512, 50257), bfloat16, 0.51 of copy speed, 0.62 where
     strips are scanned first (H100, 2026-11-26).
     """
-    return len(scan.operator.jaxpr.eqns) <= 2 * len(scan.dtypes)
+    return scan.geometry.abreast > 1 or len(scan.operator.jaxpr.eqns) <= 2 * len(scan.dtypes)
 
 
 class StripsTile(OperatorAggregates):

@@ -35,16 +35,9 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import batching, mlir
 
-from jscan.kernels import internals, meanings
+from jscan.kernels import internals, meanings, memory
 from jscan.kernels.addresses import Terms, shape_of_sum
 from jscan.kernels.meanings import mapped as mapped
-from jscan.kernels.memory import (
-    load_meaning,
-    peek_meaning,
-    publish_meaning,
-    store_meaning,
-    take_ticket_meaning,
-)
 
 Aval = jax.core.ShapedArray
 """What is known of a value while a kernel is traced."""
@@ -228,7 +221,8 @@ def load_parts(
     Both come in one access. What is read ``once`` is the first to leave the cache.
     """
     values, multipliers = zip(*terms, strict=True)
-    how: dict[str, Any] = {"multipliers": multipliers, "seen_as": None, "once": once}
+    ref, seen_as = memory.opened(ref)
+    how: dict[str, Any] = {"multipliers": multipliers, "seen_as": seen_as, "once": once}
     return load_p.bind(ref, *values, *_present(mask), **how)
 
 
@@ -254,9 +248,10 @@ def store(
     To complex numbers, the pair of their parts is written. ``scattered`` says that the last term is
     no place within the tile: it may be any. ``into_bytes``, these are seen as uint8 or int32.
     """
+    ref, seen_as = memory.opened(ref)
     values, multipliers = zip(*terms, strict=True)
     parts = value if isinstance(value, Sequence) else [value]
-    seen_as = 8 * parts[0].dtype.itemsize if into_bytes else None
+    seen_as = 8 * parts[0].dtype.itemsize if into_bytes else seen_as
     how: dict[str, Any] = {"multipliers": multipliers, "seen_as": seen_as}
     store_p.bind(ref, *values, *parts, *_present(mask), **how, scattered=scattered)
 
@@ -393,8 +388,10 @@ batching.defvectorized(fast_exp2_p)
 batching.defvectorized(fast_log2_p)
 
 _access = internals.register_access
-_access(load_p, _load_abstract_eval, load_meaning, reads=True)
-_access(peek_p, _peek_abstract_eval, peek_meaning, reads=True)
-_access(take_ticket_p, _take_ticket_abstract_eval, take_ticket_meaning, reads=True, writes=True)
-_access(store_p, _no_result, store_meaning, writes=True)
-_access(publish_p, _no_result, publish_meaning, writes=True)
+_access(load_p, _load_abstract_eval, memory.load_meaning, reads=True)
+_access(peek_p, _peek_abstract_eval, memory.peek_meaning, reads=True)
+_access(
+    take_ticket_p, _take_ticket_abstract_eval, memory.take_ticket_meaning, reads=True, writes=True
+)
+_access(store_p, _no_result, memory.store_meaning, writes=True)
+_access(publish_p, _no_result, memory.publish_meaning, writes=True)

@@ -65,6 +65,7 @@ class Cut:
         numbers: Sequence[int] = (),
         woven: int = 0,
         may_repeat: bool = False,
+        abreast: int = 1,
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
 
@@ -76,10 +77,13 @@ class Cut:
         The first operands have so many ``numbers`` an element, the others one. Tiles are ``woven``
         of so many positions a thread, and then held in scan order where ``reverse``, and cut from
         the front where they would not begin with words. Operands that repeat their lanes are read
-        in place where they ``may_repeat`` them.
+        in place where they ``may_repeat`` them. Of lanes so many are ``abreast``, in a word.
         """
         self.tuned = tuned
-        of_results, widths = widths, widths | {x.dtype.itemsize for x in operands}
+        in_words = [abreast > 1 and x.size == math.prod(full) for x in operands]
+        of_results = {abreast * width for width in widths}
+        read = zip(operands, in_words, strict=True)
+        widths = of_results | {x.dtype.itemsize * (abreast if word else 1) for x, word in read}
         narrow = beside and max(widths) <= shifting.WIDEST
         self.geometry = Geometry(
             *outer_n_inner(full, axis),
@@ -95,11 +99,16 @@ class Cut:
             woven=woven,
             shared=tuned.shared,
         )
+        if abreast > 1:
+            self.geometry = self.geometry.in_words(abreast)
         # A thread takes one lane, or the lanes that 4 bytes hold: no access should have fewer.
         together = max(tuned.together, 4 // max(widths))
         if self.geometry.inner % together == 0 and self.geometry.lanes % together == 0:
             self.geometry = dataclasses.replace(self.geometry, together=together)
-        if tuned.chunk or not sliding.fits(self.geometry, widths):
+        if self.geometry.shifts:
+            apart = sliding.in_elements(self.geometry)
+            assert sliding.fits(apart, {sliding.WORD // abreast}), "rows cannot be shifted"
+        elif tuned.chunk or not sliding.fits(self.geometry, widths):
             self.geometry = dataclasses.replace(self.geometry, shared=0)
         else:
             per_word = max(1, sliding.WORD // max(widths))
@@ -118,7 +127,10 @@ class Cut:
         viewed = (view(x, full, axis, count, may_repeat=may_repeat) for x, count in pairs)
         flat, views = zip(*viewed, strict=True)
         self.operands: list[jax.Array] = list(flat)
-        self.views: tuple[View, ...] = views
+        seen = zip(views, in_words, strict=True)
+        self.views: tuple[View, ...] = tuple(
+            self.geometry.view_of_words(v) if word else v for v, word in seen
+        )
 
     def call(
         self,

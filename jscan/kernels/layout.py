@@ -132,6 +132,13 @@ class Geometry:
     woven: int = 0  # positions of which a thread has all lanes (`jscan.kernels.weaving`)
     shared: int = 0  # lanes that a tile has in common with the next one (`jscan.kernels.sliding`)
     per_word: int = 1  # elements of a word by which tiles that share lanes are read and written
+    abreast: int = 1  # lanes of the array in one of the tile, which is a word of so many numbers
+    narrow_lanes: int = 0  # lanes of the array, where several are abreast (`jscan.kernels.abreast`)
+
+    @property
+    def elements(self) -> int:
+        """The number of elements of the array."""
+        return self.outer * self.n * (self.narrow_lanes or self.inner)
 
     @property
     def tiles(self) -> int:
@@ -169,6 +176,15 @@ class Geometry:
             at_once = math.gcd(at_once, max(min(self.length, strip) // 2, 1))
         return dataclasses.replace(self, mirrored=True, at_once=at_once)
 
+    def in_words(self, abreast: int) -> Geometry:
+        """The same with so many lanes of the array in each of its own."""
+        words = -(-self.inner // abreast)
+        return dataclasses.replace(self, inner=words, narrow_lanes=self.inner, abreast=abreast)
+
+    def view_of_words(self, view: View) -> View:
+        """The view of an operand of which a lane is a word."""
+        return dataclasses.replace(view, shape=(*view.shape[:2], self.inner))
+
     @property
     def leads(self) -> bool:
         """Whether tiles may have places in front of a row."""
@@ -193,8 +209,15 @@ class Geometry:
         Of those that share lanes the last one has no word for the last few.
         """
         if self.shared:
-            return max(1, -(-(self.inner - self.shared + 4) // self.lane_step))
+            lanes, spare = (self.narrow_lanes, self.abreast) if self.shifts else (self.inner, 1)
+            left = lanes - self.shared * spare + 4
+            return max(1, -(-left // (self.lane_step * spare)))
         return -(-self.inner // self.lanes)
+
+    @property
+    def shifts(self) -> bool:
+        """Whether lanes are words of the array, whose rows begin inside of them."""
+        return self.abreast > 1 and self.narrow_lanes % self.abreast > 0
 
     @property
     def lane_step(self) -> int:

@@ -6,7 +6,9 @@ An access is to the array behind a reference. An interpreter runs this on a mach
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,32 @@ from jscan.kernels.addresses import shape_of_sum
 def parts(dtype: np.dtype) -> int:
     """How many real numbers an element of ``dtype`` is in a kernel."""
     return 2 if dtype.kind == "c" else 1
+
+
+class InWords:
+    """Memory of narrow elements, seen as int32 words of several."""
+
+    dtype = np.dtype(np.int32)
+
+    def __init__(self, narrow: Any):
+        self.narrow = narrow
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array of words, of which the last may not be whole."""
+        bytes_ = math.prod(self.narrow.shape) * self.narrow.dtype.itemsize
+        return (-(-bytes_ // self.dtype.itemsize),)
+
+
+def in_words(refs: Sequence[Any], which: Collection[int]) -> list[Any]:
+    """References, of which those at these places are of words."""
+    pairs = enumerate(refs)
+    return [InWords(x) if i in which and not isinstance(x, InWords) else x for i, x in pairs]
+
+
+def opened(ref: Any) -> tuple[Any, int | None]:
+    """The reference to an array, and the bits of the integers as which it is seen, if it is."""
+    return (ref.narrow, 32) if isinstance(ref, InWords) else (ref, None)
 
 
 def _index(values: Sequence[jax.Array], multipliers: Sequence[int]) -> jax.Array:

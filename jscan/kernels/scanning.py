@@ -25,6 +25,7 @@ from jscan import extent
 from jscan.called import Leaf
 from jscan.combine import Combine
 from jscan.kernels import (
+    abreast,
     block,
     chained,
     launch,
@@ -161,8 +162,15 @@ def scan(
     down = tuning.down_lanes(shape) if method == "auto" else None
     if down or (method == "auto" and tuning.suits_two_passes(shape, sum(real_used))):
         method = "reduce_then_scan"
+    lanes = None
+    if before is None and (down or method in ("auto", "lookback")):
+        lanes = abreast.lanes(combine, operands, written, shape, walks=down is not None)
+    if lanes is not None:
+        shape = shape.abreast(lanes.count)
     walks = row > 0 and not segmented and _neutral_is_known(combine, real_used)
-    if down:
+    if lanes is not None:
+        tuned = lanes.tuned
+    elif down:
         tuned = down
     elif row:
         tuned = tuning.rows(shape, row, walks=walks, exclusive=exclusive, reverse=reverse)
@@ -187,7 +195,8 @@ def scan(
     of_bits = marks is None or (takes_bits and marks.width(flat=row > 0) is not None)
     flag_bytes = 0 if marks is None or of_bits else marks.of_bytes.dtype.itemsize
     lie = tuning.Rows(row, walks, flag_bytes, reverse)
-    tuned = settled(shape, tuned, method, **way, may_hold=held, rows=lie)
+    if lanes is None:
+        tuned = settled(shape, tuned, method, **way, may_hold=held, rows=lie)
     # A cut that is given may be one that cannot be woven.
     woven = tuned.woven if method != "scan_then_propagate" and weaves(tuned) else 0
     if exclusive and combine.apart:
@@ -210,6 +219,7 @@ def scan(
         by_words=by_words,
         woven=woven,
         may_repeat=True,
+        abreast=1 if lanes is None else lanes.count,
     )
     cut, flag_bits = cut_into(operands), None
     if marks is not None and takes_bits:
@@ -218,6 +228,8 @@ def scan(
         read = marks.as_bytes()
         cut = cut_into([*operands, read.reshape(-1) if row else read])
     described = described_as(combine, cut, written, wanted, flag_bits, segmented=segmented)
+    if lanes is not None:
+        described = lanes.of(described)
     beside: list[jax.Array] = []
     if before is not None:
         beside, place = placed(before, full, axis)

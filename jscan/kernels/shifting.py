@@ -39,7 +39,7 @@ def load_parts(tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
 
     Of some that share lanes, words that hold several elements each (`sliding.elements`).
     """
-    if tile.geometry.per_word > 1:
+    if sliding.slides(tile.geometry):
         return sliding.load_parts(tile, ref, view, shift)
     count = _at_once(tile, ref)
     if not shift or not _may_move(tile, view, shift, count):

@@ -55,6 +55,25 @@ def fits(g: Geometry, widths: Collection[int]) -> bool:
     return alone and plain and whole and 0 < g.shared < g.lanes and counted
 
 
+def slides(g: Geometry) -> bool:
+    """Whether rows are read and written by words that are shifted."""
+    return g.per_word > 1 or g.shifts
+
+
+def in_elements(g: Geometry) -> Geometry:
+    """The geometry of the array itself, where several of its lanes are abreast."""
+    lanes, shared, per = g.lanes * g.abreast, g.shared * g.abreast, g.abreast
+    cut = dataclasses.replace(g, inner=g.narrow_lanes, lanes=lanes, shared=shared, narrow_lanes=0)
+    return dataclasses.replace(cut, abreast=1, per_word=per, together=1)
+
+
+def _of_array(tile: Tile) -> Tile:
+    """The same tile, whose lanes are those of the array (`in_elements`)."""
+    found = tile.cut(in_elements(tile.geometry))
+    found.may_end = tile.may_end
+    return found
+
+
 def suits(g: Geometry, view: View, dtype: np.dtype) -> bool:
     """Whether an operand is read by words that are shifted."""
     return g.per_word > 1 and dtype.itemsize * g.per_word == WORD and view.follows(g)
@@ -74,6 +93,12 @@ def load_parts(tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
     What is as wide as no word, or what lanes share, comes by an access for each element of a word,
     so that a thread has the lanes that it has of words.
     """
+    if tile.geometry.shifts:
+        words = _Words(_of_array(tile), tile.geometry.abreast, shift)
+        if not isinstance(ref, memory.InWords):
+            return words.load_lane(ref, view, 0)
+        low, high = (words.load(ref.narrow, later, whole=True) for later in (False, True))
+        return [funnels.funnel(low, high, words.before * np.int32(32 // words.per))]
     words = _Words(tile, tile.geometry.per_word, shift)
     if suits(tile.geometry, view, ref.dtype):
         low, high = (words.load(ref, later) for later in (False, True))
@@ -120,8 +145,11 @@ def _from_words(words: jax.Array, dtype: np.dtype) -> jax.Array:
 def store(tile: Tile, ref: Ref, parts: Sequence[jax.Array]) -> None:
     """`Tile.store` of a tile that shares lanes."""
     values = parts if memory.parts(ref.dtype) == 2 else [x.astype(ref.dtype) for x in parts]
+    if isinstance(ref, memory.InWords) and tile.geometry.shifts:
+        _store_words(_of_array(tile), ref.narrow, values[0])
+        return
     if ref.dtype.itemsize < WORD:
-        _store_words(tile, ref, values[0])
+        _store_words(tile, ref, _packed(values[0], 8 * ref.dtype.itemsize))
         return
     g = tile.geometry
     own = _Words(tile, 1, 0).owned(SECTOR // ref.dtype.itemsize)
@@ -129,31 +157,43 @@ def store(tile: Tile, ref: Ref, parts: Sequence[jax.Array]) -> None:
     language.store(ref, tile.terms(view, 0), values, mask=_all([own, tile.mask(0)]))
 
 
-def _store_words(tile: Tile, ref: Ref, values: jax.Array) -> None:
+def _store_words(tile: Tile, ref: Ref, here: jax.Array) -> None:
     """Writes whole words, then what is left of them at a row's ends."""
-    per, width = WORD // ref.dtype.itemsize, 8 * ref.dtype.itemsize
-    words = _Words(tile, per, 0)
-    here, exist = _packed(values, width), words.positions()
+    g, per, width = tile.geometry, WORD // ref.dtype.itemsize, 8 * ref.dtype.itemsize
+    words, sector = _Words(tile, per, 0), SECTOR // ref.dtype.itemsize
+    exist = words.positions()
     left = funnels.along(here, jnp.maximum(words.number - np.int32(1), np.int32(0)))
     aligned = funnels.funnel(left, here, words.before * np.int32(width), left=True)
-    whole = (words.first >= 0) & (words.first <= words.left - np.int32(per))
-    own = words.owned(SECTOR // ref.dtype.itemsize)
-    language.store(ref, words.terms(), aligned, mask=_all([whole, own, exist]), into_bytes=True)
+    low, dtype = np.int32((1 << width) - 1), ref.dtype
 
-    low = (1 << width) - 1
+    def store_whole(*checks: jax.Array) -> None:
+        language.store(ref, words.terms(), aligned, mask=_all([*checks, exist]), into_bytes=True)
 
-    def ends() -> None:
-        for place in range(per):
-            lane = words.first + np.int32(place)
-            part = from_bits(_right(aligned, place * width) & np.int32(low), values.dtype)
-            at = [*words.terms(per), (jnp.int32(place), 1)]
+    def with_ends() -> None:
+        own = words.owned(sector)
+        whole = (words.first >= 0) & (words.first <= words.left - np.int32(per))
+        store_whole(whole, own)
+
+        def end(place: jax.Array) -> jax.Array:
+            lane = words.first + place
+            moved = lax.shift_right_logical(
+                aligned, jnp.full_like(aligned, place * np.int32(width))
+            )
             checks = [own, ~whole, lane >= 0, lane < words.left, exist]
-            language.store(ref, at, part, mask=_all(checks))
+            at = [*words.terms(per), (place, 1)]
+            language.store(ref, at, from_bits(moved & low, dtype), mask=_all(checks))
+            return place + np.int32(1)
 
-    g = tile.geometry
-    if g.inner % per:  # or all rows begin and end with a word
-        may_end = (tile.lane_block == 0) | (words.left < np.int32(g.lanes + per))
-        language.when(may_end, ends)
+        if g.inner % per:  # or all rows begin and end with a word
+            # One place after another, so that a program has the instructions of one.
+            lax.while_loop(lambda place: place < np.int32(per), end, jnp.int32(0))
+
+    if g.lane_blocks == 1:
+        with_ends()
+        return
+    may_end = (tile.lane_block == 0) | (words.left < np.int32(g.lanes + per))
+    language.when(may_end, with_ends)
+    language.when(~may_end, lambda: store_whole(words.owned(sector, inside=True)))
 
 
 def _packed(values: jax.Array, width: int) -> jax.Array:
@@ -227,8 +267,11 @@ class _Words:
         """Whether each position exists; None where all do."""
         return self._flat.mask(self._shift)
 
-    def load(self, ref: Ref, later: bool) -> jax.Array:
-        """The words, or the next one of each; undefined where nothing of the row is in them."""
+    def load(self, ref: Ref, later: bool, *, whole: bool = False) -> jax.Array:
+        """The words, or the next one of each; undefined where nothing of the row is in them.
+
+        The word in which the array ends is read ``whole``, or no more of it than is the array's.
+        """
         g, per = self._tile.geometry, self.per
         first = self.first + np.int32(per) if later else self.first
         checks = [self.positions()]
@@ -237,7 +280,7 @@ class _Words:
         if g.lanes_end:
             checks.append(first < self.left)
         terms = [*self.terms(), (jnp.int32(1), 1)] if later else self.terms()
-        if g.outer * g.n * g.inner % per == 0:
+        if whole or g.outer * g.n * g.inner % per == 0:
             return language.load_seen(ref, terms, 32, mask=_all(checks))
         # The array ends inside of its last word, of which no more is read.
         cut_off = first > self.left - np.int32(per)
@@ -275,18 +318,23 @@ class _Words:
             end = end | lax.shift_left(to_bits(one) & mask, np.int32(place * width))
         return end
 
-    def owned(self, sector: int) -> jax.Array:
+    def owned(self, sector: int, *, inside: bool = False) -> jax.Array:
         """Whether each word lies in a sector of so many elements that begins in this tile.
 
-        Where tiles share less than a sector, whether it begins in this tile itself.
+        Where tiles share less than a sector, whether it begins in this tile itself. A tile that is
+        ``inside`` of a row has no lanes that are its first or last.
         """
         tile, g = self._tile, self._tile.geometry
         unit = sector if g.shared >= sector else self.per
-        inside = (self._first + self._place) * np.int32(g.inner % unit)
-        inside = inside + tile.lane_block * np.int32(g.lane_step % unit)
+        before = (self._first + self._place) * np.int32(g.inner % unit)
+        before = before + tile.lane_block * np.int32(g.lane_step % unit)
         if g.outer > 1:
-            inside = inside + tile.row_block * np.int32(g.n * g.inner % unit)
-        skipped = -inside & np.int32(unit - 1)
+            before = before + tile.row_block * np.int32(g.n * g.inner % unit)
+        skipped = -before & np.int32(unit - 1)
+        if inside:
+            begin = skipped + self.before
+            place = self.number * np.int32(self.per)
+            return (place >= begin) & (place < begin + np.int32(g.lane_step))
         begin = jnp.where(tile.lane_block == 0, np.int32(1 - self.per), skipped)
         end = jnp.where(_is_last(tile), self.left, skipped + np.int32(g.lane_step))
         return (self.first >= begin) & (self.first < end)

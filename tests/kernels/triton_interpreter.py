@@ -82,6 +82,8 @@ def _assembly(builder: Any, text: str, constraints: str, values: Any, *others: A
         data = np.exp2(data)
     elif text.startswith("lg2"):
         data = np.log2(data)
+    elif text.startswith("prmt"):
+        data = _permuted(text, data)
     handle = runtime.TensorHandle(data.copy(), operand.dtype.scalar)
     return SimpleNamespace(get_result=[handle].__getitem__)
 
@@ -105,6 +107,15 @@ def _in_words(text: str, data: Any) -> Any:
         names[into] = WORDS[name](*read)
     *results, _ = np.broadcast_arrays(*(names[f"${place}"] for place in range(4)), words)
     return np.stack(results, -1).astype(np.int32).reshape(data.shape)
+
+
+def _permuted(text: str, data: Any) -> Any:
+    """What a permutation of bytes makes of words: each a byte, or its sign."""
+    selector = int(text.rstrip("; ").split(",")[-1], 0)
+    octets = np.ascontiguousarray(data).view(np.int8).reshape(*data.shape, 4)
+    chosen = [(selector >> 4 * place) & 15 for place in range(4)]
+    found = [octets[..., c & 3] >> 7 if c & 8 else octets[..., c & 3] for c in chosen]
+    return np.stack(found, -1).view(np.int32).reshape(data.shape)
 
 
 def _splat(builder: Any, kind: Any, operand: Any) -> Any:

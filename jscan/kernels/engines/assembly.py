@@ -26,6 +26,11 @@ def count_bytes(*, negative: bool) -> str:
     return f"{{ .reg .b32 t; {found} popc.b32 $0, t; {rest} }}"
 
 
+def spread_signs(bits: int) -> str:
+    """The sign of each byte, or half, of $1 in all of its bytes."""
+    return f"prmt.b32 $0, $1, 0, {'0xba98' if bits == 8 else '0xbb99'};"
+
+
 def funnel(*, left: bool) -> str:
     """32 bits of $2:$1, moved by $3 of them."""
     return f"shf.{'l' if left else 'r'}.wrap.b32 $0, $1, $2, $3;"

@@ -25,7 +25,15 @@ def _along(ctx: triton.LoweringRuleContext, x: Value, places: Value) -> Value:
     return result
 
 
+def _spread_signs(ctx: triton.LoweringRuleContext, words: Value, *, bits: int) -> Value:
+    word = triton._ensure_ir_value(words, ctx.avals_in[0])
+    text = assembly.spread_signs(bits)
+    result: Any = tt.elementwise_inline_asm([word.type], text, "=r,r", True, 1, [word])
+    return result
+
+
 def register() -> None:
     """Adds the rules to Pallas' table."""
     triton.register_lowering(funnels.funnel_p)(_funnel)
     triton.register_lowering(funnels.along_p)(_along)
+    triton.register_lowering(funnels.spread_signs_p)(_spread_signs)

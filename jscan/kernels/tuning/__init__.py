@@ -1,5 +1,8 @@
 """The cut of an array into tiles: what is chosen, and the device's figures that it is chosen by."""
 
+from jscan.kernels.tuning.abreast import shared_words as shared_words
+from jscan.kernels.tuning.abreast import suits_words_of_lanes as suits_words_of_lanes
+from jscan.kernels.tuning.abreast import words_of_lanes as words_of_lanes
 from jscan.kernels.tuning.by_strips import down_lanes as down_lanes
 from jscan.kernels.tuning.by_strips import entries as entries
 from jscan.kernels.tuning.by_strips import parts as parts

@@ -31,7 +31,8 @@ class Tuning:
     many, and strips are read twice (`kernels.weaving`). Of a row so many neighbours are folded to
     two (`kernels.folding`); 0 where they are scanned as they are. Strips of scans in two
     passes may be read ``ahead``. Tiles of lanes may have so many of them ``shared`` with the next
-    one (`kernels.sliding`).
+    one (`kernels.sliding`). Where narrow lanes are ``abreast``, a lane is a word of several
+    (`kernels.abreast`).
     """
 
     length: int
@@ -47,6 +48,7 @@ class Tuning:
     fold: int = 0
     ahead: bool = False
     shared: int = 0
+    abreast: bool = False
 
     @property
     def strip_or_tile(self) -> int:
@@ -139,6 +141,11 @@ class Shape:
             even=len({leaf.dtype.itemsize for leaf in leaves}) == 1,
             tile=tile,
         )
+
+    def abreast(self, count: int) -> Shape:
+        """The same with so many lanes in a word, which is combined like a number."""
+        inner, width = -(-self.inner // count), 4 * self.leaves
+        return dataclasses.replace(self, inner=inner, width=width, widened_sums=False)
 
     @property
     def words(self) -> int:

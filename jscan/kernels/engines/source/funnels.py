@@ -22,4 +22,16 @@ def _along(at: Equation) -> list[Operand]:
     return at.named(f"tl.gather({x.typed}, {places.typed}, {len(x.shape) - 1})")
 
 
-RULES: dict[str, Rule] = {"jscan_funnel": _funnel, "jscan_along": _along}
+def _spread_signs(at: Equation) -> list[Operand]:
+    [words], text = at.operands, assembly.spread_signs(at.params["bits"])
+    return at.named(
+        f'tl.inline_asm_elementwise("{text}", "=r,r", [{words.typed}], dtype=tl.int32, '
+        f"is_pure=True, pack=1)"
+    )
+
+
+RULES: dict[str, Rule] = {
+    "jscan_funnel": _funnel,
+    "jscan_along": _along,
+    "jscan_spread_signs": _spread_signs,
+}

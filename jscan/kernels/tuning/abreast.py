@@ -1,0 +1,78 @@
+"""The choice of lanes that are scanned abreast, several in a word (`kernels.abreast`).
+
+Of copy speed, as cut before and so (H100, 2026-11-28). Rows of whole words, uint8 and int8: sums of
+(50265, 1024) 0.59 and 0.85, `and` of (4, 2048, 4096) 0.68 and 0.90, sums of (49152, 1196) by
+segments 0.35 and 0.62; uint16 sums of (2, 32768, 512) by segments 0.76 and 0.86, recurrences of
+(28996, 1024) 0.71 and 0.76. Of others: int8 sums of (2732, 30522) by segments 0.55 and 0.77, uint8
+ones of (1763, 50265) 0.65 and 0.83, (35617, 2243) 0.51 and 0.71; int16 `and` of (8, 8192, 1307)
+0.71 and 0.76; int8 products of (4423, 15971) by segments 0.53 and 0.71.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jscan import extent
+from jscan.kernels.tuning.cut import SECTOR, THREADS, Shape, Tuning
+
+WORD = 4
+LEAST = 240
+"""Bytes of a row: of 61 to 166 nothing is gained."""
+FEW = 64
+"""Columns of tiles, of which many wait for each other where there are fewer."""
+WALKED = 64
+"""Positions of an axis whose lanes threads walk down."""
+HELD = 16
+
+
+def suits_words_of_lanes(shape: Shape, *, walks: bool, products: bool) -> bool:
+    """Whether lanes of narrow integers are scanned abreast.
+
+    Where threads walk down lanes, bytes of few positions alone: sums of (36, 2106579), by segments,
+    0.60 and 0.77, minima of (43, 2109685) 0.62 and 0.73, min(a + b, 100) of (3, 27383495) 0.81 and
+    0.93; but recurrences of (47, 1426922) 0.85 and 0.75, minima of uint16 (199, 383029) 0.89 and
+    0.76, int8 affine ones of (90, 646765) by segments 0.64 and 0.51.
+    """
+    if shape.tile is not None:
+        return shape.tile.abreast and shape.inner > 1
+    row = shape.inner * shape.each
+    fits = max(shape.n, shape.outer, row) < extent.FAR // 8
+    if row < LEAST or not fits or shape.own_flags or shape.leaves > 2:
+        return False
+    if walks:
+        return shape.each == 1 and shape.leaves == 1 and shape.n < WALKED and not products
+    return shape.n >= 4 * WALKED
+
+
+def words_of_lanes(shape: Shape, count: int, *, odd: bool, products: bool) -> Tuning:
+    """The tile of words of so many lanes; ``odd`` are rows that begin inside of words.
+
+    These share lanes with the next tile, so that each writes whole sectors, unless tiles are in few
+    columns: uint8 sums of (35617, 2243) 0.63 by sectors, 0.71 so, but of (1763, 50265) 0.83 and
+    0.61. ``products`` take many instructions, and are in strips that are read twice: int8 ones of
+    (4129, 14797) 0.56 held, 0.65 so.
+    """
+    if shape.tile is not None:
+        return shared_words(shape.tile, odd=odd)
+    few = shape.outer * -(-shape.inner // (THREADS - SECTOR // WORD)) < FEW
+    length, shared = 64, SECTOR // WORD
+    if shape.leaves == 2:
+        if odd and shape.few_results and not shape.segmented:
+            shared = 1
+        elif odd or count == 4:
+            length = 32
+    elif products and odd:
+        tile = Tuning(128, THREADS, warps=1, window=2, strip=HELD, abreast=True)
+        return dataclasses.replace(tile, shared=shared)
+    elif odd and few:
+        shared, length = 1, 32 if shape.segmented else 64
+    tile = Tuning(length, THREADS, warps=1, window=2, held=HELD, abreast=True)
+    return dataclasses.replace(tile, shared=shared if odd else 0)
+
+
+def shared_words(tuned: Tuning, *, odd: bool) -> Tuning:
+    """The cut with as many lanes shared as tiles need whose rows begin inside of words."""
+    if not odd:
+        return tuned
+    least = SECTOR // WORD if tuned.lanes > SECTOR // WORD else 1
+    return dataclasses.replace(tuned, shared=tuned.shared or least, chunk=0, woven=0, rows=1)
