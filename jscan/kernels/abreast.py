@@ -75,11 +75,11 @@ def lanes(
     words, count = in_places(combine), divided.count
     if words is None:
         return None
-    odd, shape = shape.inner % count > 0, shape.abreast(count)
-    tuned = tuning.words_of_lanes(shape, count, odd=odd, products=products)
+    row, shape = shape.inner * shape.each, shape.abreast(count)
+    tuned: Tuning | None = tuning.words_of_lanes(shape, count, row=row, products=products)
     if walks:
         down = tuning.down_lanes(shape)
-        if down is None:
-            return None
-        tuned = tuning.shared_words(down, odd=odd)
+        tuned = down and tuning.shared_words(down, odd=row % WORD.itemsize > 0)
+    if tuned is None:
+        return None
     return Lanes(words, count, identity(combine), tuned)

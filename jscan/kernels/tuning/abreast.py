@@ -16,12 +16,12 @@ from jscan import extent
 from jscan.kernels.tuning.cut import SECTOR, THREADS, Shape, Tuning
 
 WORD = 4
-LEAST = 240
-"""Bytes of a row: of 61 to 166 nothing is gained."""
+LEAST = 400
+"""Bytes of a row: of 61 to 166 nothing is gained, and int16 sums of (413753, 167) 0.59 and 0.53."""
 FEW = 64
 """Columns of tiles, of which many wait for each other where there are fewer."""
-WALKED = 64
-"""Positions of an axis whose lanes threads walk down."""
+WALKED = range(33, 64)
+"""Positions of an axis whose lanes threads walk down; fewer by segments."""
 HELD = 16
 
 
@@ -29,9 +29,9 @@ def suits_words_of_lanes(shape: Shape, *, walks: bool, products: bool) -> bool:
     """Whether lanes of narrow integers are scanned abreast.
 
     Where threads walk down lanes, bytes of few positions alone: sums of (36, 2106579), by segments,
-    0.60 and 0.77, minima of (43, 2109685) 0.62 and 0.73, min(a + b, 100) of (3, 27383495) 0.81 and
-    0.93; but recurrences of (47, 1426922) 0.85 and 0.75, minima of uint16 (199, 383029) 0.89 and
-    0.76, int8 affine ones of (90, 646765) by segments 0.64 and 0.51.
+    0.60 and 0.77, minima of (43, 2109685) 0.62 and 0.74, of (31, 2613901) 0.85 and 0.80;
+    recurrences of (47, 1426922) 0.85 and 0.75, minima of uint16 (199, 383029) 0.89 and 0.76, int8
+    affine ones of (90, 646765) by segments 0.64 and 0.51.
     """
     if shape.tile is not None:
         return shape.tile.abreast and shape.inner > 1
@@ -40,34 +40,39 @@ def suits_words_of_lanes(shape: Shape, *, walks: bool, products: bool) -> bool:
     if row < LEAST or not fits or shape.own_flags or shape.leaves > 2:
         return False
     if walks:
-        return shape.each == 1 and shape.leaves == 1 and shape.n < WALKED and not products
-    return shape.n >= 4 * WALKED
+        few = shape.n in WALKED or (shape.segmented and shape.n < WALKED.stop)
+        return shape.each == 1 and shape.leaves == 1 and few and not products
+    return shape.n >= 256
 
 
-def words_of_lanes(shape: Shape, count: int, *, odd: bool, products: bool) -> Tuning:
-    """The tile of words of so many lanes; ``odd`` are rows that begin inside of words.
+def words_of_lanes(shape: Shape, count: int, *, row: int, products: bool) -> Tuning:
+    """The tile of words of so many lanes, where a ``row`` has so many bytes.
 
-    These share lanes with the next tile, so that each writes whole sectors, unless tiles are in few
-    columns: uint8 sums of (35617, 2243) 0.63 by sectors, 0.71 so, but of (1763, 50265) 0.83 and
-    0.61. ``products`` take many instructions, and are in strips that are read twice: int8 ones of
-    (4129, 14797) 0.56 held, 0.65 so.
+    Rows that begin inside of sectors share lanes with the next tile, so that each writes whole
+    sectors: uint8 sums of (49152, 1196) by segments 0.61 and 0.74. Where they begin inside of
+    words, and tiles are in few columns, these share a word: uint8 sums of (35617, 2243) 0.63 by
+    sectors, 0.71 so, but of (1763, 50265) 0.83 and 0.61. Products of bytes take many instructions,
+    and are in strips that are read twice: (4129, 14797) 0.56 held, 0.65 so.
     """
+    odd = row % WORD > 0
     if shape.tile is not None:
         return shared_words(shape.tile, odd=odd)
     few = shape.outer * -(-shape.inner // (THREADS - SECTOR // WORD)) < FEW
-    length, shared = 64, SECTOR // WORD
-    if shape.leaves == 2:
-        if odd and shape.few_results and not shape.segmented:
-            shared = 1
-        elif odd or count == 4:
-            length = 32
-    elif products and odd:
+    length, shared, of_bytes = 64, SECTOR // WORD, count == WORD
+    if odd and of_bytes and products and shape.leaves == 1:
         tile = Tuning(128, THREADS, warps=1, window=2, strip=HELD, abreast=True)
         return dataclasses.replace(tile, shared=shared)
+    if odd and shape.leaves == 2:
+        alone = shape.few_results and not shape.segmented
+        shared = 1 if alone else shared
+        length = 64 if alone and not of_bytes else 32
     elif odd and few:
         shared, length = 1, 32 if shape.segmented else 64
+    elif shape.leaves == 2 and shape.segmented:
+        # An affine lambda of (1024, 28996), uint16, 0.69 by 64 positions, 0.78 so.
+        length = 32
     tile = Tuning(length, THREADS, warps=1, window=2, held=HELD, abreast=True)
-    return dataclasses.replace(tile, shared=shared if odd else 0)
+    return dataclasses.replace(tile, shared=shared if row % SECTOR else 0)
 
 
 def shared_words(tuned: Tuning, *, odd: bool) -> Tuning:
