@@ -180,7 +180,8 @@ def test_lanes_that_threads_walk_down():
     """Bytes of few positions, which tiles of words share lanes of; no others."""
     few = tuning.Shape(1, 40, 300003, width=1, leaves=1, segmented=True, equations=1, integers=True)
     suits = functools.partial(tuning.suits_words_of_lanes, walks=True, products=False)
-    assert suits(few) and tuning.down_lanes(few.abreast(4)) is not None
+    assert suits(few)
+    assert tuning.down_lanes(few.abreast(4)) is not None
     assert not suits(dataclasses.replace(few, n=90))
     assert not suits(dataclasses.replace(few, width=2))
     assert not suits(dataclasses.replace(few, width=2, leaves=2))
@@ -196,4 +197,5 @@ def test_what_is_not(monkeypatch, strategy, case):
     fn = (lambda a, b: a // 2 + b // 2) if case == "division" else jnp.maximum
     call = lambda x: jscan.associative_scan(fn, x, segments=flags)  # noqa: E731
     _, cuts = cut_of(monkeypatch, strategy, x, call)
-    assert cuts and not any(cuts)
+    assert cuts
+    assert not any(cuts)
