@@ -99,9 +99,9 @@ class Marks:
         A row that begins inside of memory's words has flags at another place than its elements, of
         which bytes would be read one by one.
         """
-        if self.kind != "flags" or not self.are_shared(full):
+        if self.width(flat=False) is not None or not self.are_shared(full):
             return self
-        flags = launch.whole_bytes(self.array).reshape(-1)
+        flags = self.as_bytes().reshape(-1)
         if suits(self.n):
             count, how = bits.count(self.n, WORD), {"interpret": self.interpret}
             words = _called(flags, count, WORD, row=0, packed=True, **how)

@@ -27,7 +27,7 @@ from jscan.kernels.tuning.cut import (
     first_match,
     next_power_of_2,
 )
-from jscan.kernels.tuning.pressure import of_a_warp, of_steps
+from jscan.kernels.tuning.pressure import more_warps, of_a_warp, of_steps
 from jscan.kernels.tuning.starting import are_many_programs
 
 # --- one program a row --------------------------------------------------------------------------
@@ -71,7 +71,8 @@ def block(shape: Shape) -> Tuning | None:
     elements = rows * length * lanes
     programs = -(-shape.outer // rows) * -(-shape.inner // lanes)
     spread = programs < known.block_programs
-    warps = min(16, max(1, elements // (1024 if spread else of_a_warp(shape))))
+    times = more_warps(shape) if rows == 1 and length >= 2048 else 1
+    warps = min(16, max(1, elements // (1024 if spread else of_a_warp(shape) // times)))
     if (shape.width, shape.leaves, shape.segmented) == (8, 1, False) and length >= 4096:
         # int64 sums of rows of 2252 0.50 of copy speed by one warp, which takes 255 registers, 0.85
         # by two, 0.94 so; products of 2432 0.96 and 0.99 (H100, 2026-11-27).

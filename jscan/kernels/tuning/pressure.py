@@ -93,3 +93,28 @@ def of_a_warp(shape: Shape) -> int:
     flags_of_wide = shape.segmented and shape.words > shape.leaves
     pressure = shape.registers * (2 if shape.equations > 4 or flags_of_wide else 1)
     return 4096 * 2 // max(2, pressure)
+
+
+def more_warps(shape: Shape) -> int:
+    """How many times as many warps rows of over a thousand elements take as would hold them.
+
+    Of copy speed, by as many warps as hold a row and by four times as many (H100, 2026-11-28). By
+    segments, recurrences of rows of 4096, float32, in reverse, 0.52 and 0.96, float16 0.77 and
+    0.97, an affine lambda's of 4096, float32, 0.71 and 0.97, of 1500, float16, 0.66 and 0.88; sums
+    of 3000, float32, 0.46 and 0.93; maxima of 2500, float32, 0.47 and 0.83; logaddexp of 4096,
+    float16, 0.43 and 0.67. Whole, the greatest by size of 5000, int32, 0.51 and 0.85, of 6000,
+    bfloat16, 0.59 and 0.93. But by segments maxima of 1500, bfloat16, 0.87 and 0.81, affine ones of
+    1500, int8, whose rows begin inside of words, 0.78 and 0.51; sums of 2048, float32, exclusive,
+    0.97 and 0.91. Of 64 bits, by segments, twice: sums of 3000, int64, 0.43 and 0.66, of 2500 0.81
+    and 0.88, by four times 0.72 and 0.76; products of 2500, float64, 0.89 and by four times 0.73.
+    """
+    if shape.inner > 1:
+        return 1
+    several = shape.leaves > 1 or shape.equations > 2
+    if shape.each == 1:
+        return 4 if several and shape.n % 16 == 0 else 1
+    if shape.each == 8 and shape.segmented:
+        return 2
+    beside = shape.segmented and shape.exclusive and shape.uneven
+    long = shape.each > 2 and shape.segmented and shape.n > 2048
+    return 4 if several or beside or long else 1
