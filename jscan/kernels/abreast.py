@@ -68,7 +68,7 @@ def lanes(
     whole = all(math.prod(x.shape) == size for x in operands)
     plain = whole and not combine.apart and dtypes == combine.dtypes == [*results]
     products = any(e.primitive.name in PRODUCTS for e in combine.jaxpr.jaxpr.eqns)
-    if divided is None or not plain:
+    if divided is None or not plain or shape.own_flags or shape.inner <= divided.count:
         return None
     if not tuning.suits_words_of_lanes(shape, walks=walks, products=products):
         return None
@@ -80,6 +80,6 @@ def lanes(
     if walks:
         down = tuning.down_lanes(shape)
         tuned = down and tuning.shared_words(down, odd=row % WORD.itemsize > 0)
-    if tuned is None:
+    if tuned is None or tuned.lanes == 1:
         return None
     return Lanes(words, count, identity(combine), tuned)

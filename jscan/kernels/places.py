@@ -98,7 +98,8 @@ def in_places(combine: Combine) -> core.ClosedJaxpr | None:
     def run(*words: Any) -> list[Any]:
         operands = [Numbers(x, d) for x, d in zip(words, dtypes * 2, strict=True)]
         constants = [_literal(np.asarray(x)[()]) for x in source.consts]
-        results = evaluate(source.jaxpr, [*constants, *operands], (_in_place,), _literal)
+        with np.errstate(over="ignore"):  # what is made of constants alone
+            results = evaluate(source.jaxpr, [*constants, *operands], (_in_place,), _literal)
         return [_numbers(x, d).word for x, d in zip(results, dtypes, strict=True)]
 
     try:
@@ -282,6 +283,8 @@ def _selected(values: Sequence[Value]) -> Value:
         raise _Apart
     mask = _mask(which)
     if all(isinstance(x, Mask) for x in cases):
+        if any(x.places != mask.places for x in cases):
+            raise _Apart
         if_false, if_true = (x.word for x in cases)
         return Mask(_chosen(mask, if_true, if_false), mask.places)
     no, yes = _both(cases)

@@ -39,6 +39,7 @@ def run(
     if scan.geometry.tiles == 1:  # nothing comes before the only part
         walk = functools.partial(_scan, scan, strip, ahead=cut.tuned.ahead)
         return cut.call(scan, beside, walk, None, "jscan_parts", interpret)
+    assert scan.geometry.abreast == 1, "of several parts the totals would be taken for results"
     found = part_totals(scan, cut, interpret, beside)
     before = totals.scanned(scan, found, interpret, scan_then_propagate.run, totals.LONGEST)
     walk = functools.partial(_scan, scan, strip, ahead=cut.tuned.ahead)

@@ -97,7 +97,7 @@ def load_parts(tile: Tile, ref: Ref, view: View, shift: int) -> list[jax.Array]:
         words = _Words(_of_array(tile), tile.geometry.abreast, shift)
         if not isinstance(ref, memory.InWords):
             return words.load_lane(ref, view, 0)
-        low, high = (words.load(ref.narrow, later, whole=True) for later in (False, True))
+        low, high = (words.load(ref.narrow, later) for later in (False, True))
         return [funnels.funnel(low, high, words.before * np.int32(32 // words.per))]
     words = _Words(tile, tile.geometry.per_word, shift)
     if suits(tile.geometry, view, ref.dtype):
@@ -130,8 +130,8 @@ def elements(
     found: list[jax.Array] = []
     for ref, view in zip(refs, views, strict=False):
         parts = itertools.islice(rest, memory.parts(ref.dtype) * view.numbers)
-        slides = suits(g, view, ref.dtype)
-        found += [_from_words(x, ref.dtype) for x in parts] if slides else parts
+        in_words = suits(g, view, ref.dtype)
+        found += [_from_words(x, ref.dtype) for x in parts] if in_words else parts
     return [*found, *rest]
 
 
@@ -267,11 +267,8 @@ class _Words:
         """Whether each position exists; None where all do."""
         return self._flat.mask(self._shift)
 
-    def load(self, ref: Ref, later: bool, *, whole: bool = False) -> jax.Array:
-        """The words, or the next one of each; undefined where nothing of the row is in them.
-
-        The word in which the array ends is read ``whole``, or no more of it than is the array's.
-        """
+    def load(self, ref: Ref, later: bool) -> jax.Array:
+        """The words, or the next one of each; undefined where nothing of the row is in them."""
         g, per = self._tile.geometry, self.per
         first = self.first + np.int32(per) if later else self.first
         checks = [self.positions()]
@@ -280,7 +277,7 @@ class _Words:
         if g.lanes_end:
             checks.append(first < self.left)
         terms = [*self.terms(), (jnp.int32(1), 1)] if later else self.terms()
-        if whole or g.outer * g.n * g.inner % per == 0:
+        if g.outer * g.n * g.inner % per == 0:
             return language.load_seen(ref, terms, 32, mask=_all(checks))
         # The array ends inside of its last word, of which no more is read.
         cut_off = first > self.left - np.int32(per)

@@ -176,6 +176,19 @@ def test_what_is_chosen(monkeypatch, strategy, name):
     reference.assert_equal(found, expected.astype(dtype))
 
 
+@pytest.mark.parametrize("case", ["own flags", "a word"])
+@by_kernel
+def test_a_given_cut_that_cannot_be(strategy, case):
+    """Flags of each lane's own, and lanes that fit one word, are scanned lane by lane."""
+    shape = (40, 3) if case == "a word" else (40, 97)
+    x, flags = numbers(shape, "int8"), head_flags(shape, share=0.1)
+    with strategy.active(), primitives.tiled(TILES["held"]):
+        call = jax.jit(lambda x: jscan.cumsum(x, segments=flags, method="lookback"))
+        found = np.asarray(call(x))
+    expected = reference.scan(np.add, x, identity=np.zeros((), "int8"), axis=0, flags=flags)
+    reference.assert_equal(found, expected.astype("int8"))
+
+
 def test_lanes_that_threads_walk_down():
     """Bytes of few positions, which tiles of words share lanes of; no others."""
     few = tuning.Shape(1, 40, 300003, width=1, leaves=1, segmented=True, equations=1, integers=True)

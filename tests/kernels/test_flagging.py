@@ -133,6 +133,21 @@ def test_flags_are_repeated_in_words(n):
         np.testing.assert_array_equal(bits.known(words, n * rows), np.tile(flags, rows))
 
 
+@pytest.mark.parametrize("n", [5, 33, 631])
+def test_ids_that_rows_share_are_put_in_words(monkeypatch, n):
+    """Few ones, of rows that begin inside of memory's words; many are read as words anyway."""
+    monkeypatch.setattr(flagging, "LEAST", 2**16)
+    ids = jnp.asarray(np.random.default_rng(n).integers(0, 3, n).repeat(3)[:n], jnp.int32)[None]
+    marks = flagging.Marks("runs", ids, 1, n, interpret=False)
+    assert marks.width(flat=False) is None
+    words = marks.in_words((7, n))
+    assert (words.kind, words.width(flat=False)) == ("bits", 32)
+    heads = np.concatenate([[True], np.diff(np.asarray(ids)[0]) != 0])
+    np.testing.assert_array_equal(bits.known(words.array.reshape(-1), n)[1:], heads[1:])
+    alone = ids.repeat(7, 0)
+    assert flagging.Marks("runs", alone, 1, n, interpret=False).in_words((7, n)).kind == "runs"
+
+
 @pytest.mark.product
 @pytest.mark.parametrize(("reverse", "exclusive"), [(False, True), (True, False), (True, True)])
 @pytest.mark.parametrize(("n", "dtype"), [(33, "bfloat16"), (75, "int8"), (3, "int16")])

@@ -87,6 +87,15 @@ def test_numbers_of_a_word_do_not_meet(name, dtype):
     np.testing.assert_array_equal(found, jax.jit(jax.vmap(fn))(a, b))
 
 
+def test_constants_that_overflow_say_nothing():
+    """Of constants alone NumPy makes words, which may wrap."""
+    operator = traced(lambda a, b: a + b - jnp.ones_like(a) * 2, "int8")
+    with np.errstate(over="raise"):
+        [found] = applied(operator, values("int8", 100), values("int8", 100, 1))
+    wanted = values("int8", 100) + values("int8", 100, 1) - np.int8(2)
+    np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_two_leaves(dtype):
     a, b, c, d = (values(dtype, 1000, seed) for seed in range(4))

@@ -203,6 +203,30 @@ def test_one_result_of_two_is_scanned_in_two_passes_where_operands_stay_in_the_c
     assert found == {2**18: False, 2**20: True, 2**24: False}
 
 
+@pytest.mark.parametrize(
+    ("n", "width", "leaves", "segmented", "equations", "warps"),
+    [
+        (4096, 8, 2, True, 3, 4),  # 32 elements a thread, of two leaves and a flag
+        (4096, 8, 2, False, 3, 4),
+        (3000, 4, 1, True, 1, 4),
+        (2048, 4, 1, True, 1, 1),
+        (4096, 4, 1, False, 1, 1),
+        (5000, 4, 1, False, 6, 8),
+        (1500, 2, 1, True, 1, 1),
+        (4096, 4, 2, True, 3, 4),
+        (3000, 2, 2, True, 3, 1),  # rows of bytes that begin inside of words
+        (4096, 2, 2, True, 3, 4),
+        (3000, 8, 1, True, 1, 4),
+        (1000, 8, 2, True, 3, 1),
+    ],
+)
+def test_warps_of_rows_that_a_program_holds(n, width, leaves, segmented, equations, warps):
+    shape = tuning.Shape(8192, n, 1, width, leaves, segmented=segmented, equations=equations)
+    whole = tuning.block(shape)
+    assert whole is not None
+    assert (whole.rows, whole.warps) == (1, warps)
+
+
 @pytest.mark.parametrize("n", [17, 36, 101, 128])
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("inner", [2**16, 3 * 2**15, 2**16 + 4])

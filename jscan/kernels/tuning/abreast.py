@@ -37,7 +37,7 @@ def suits_words_of_lanes(shape: Shape, *, walks: bool, products: bool) -> bool:
         return shape.tile.abreast and shape.inner > 1
     row = shape.inner * shape.each
     fits = max(shape.n, shape.outer, row) < extent.FAR // 8
-    if row < LEAST or not fits or shape.own_flags or shape.leaves > 2:
+    if row < LEAST or not fits or shape.leaves > 2:
         return False
     if walks:
         few = shape.n in WALKED or (shape.segmented and shape.n < WALKED.stop)
