@@ -13,7 +13,7 @@ import pytest
 
 import jscan
 from jscan import primitives
-from jscan.kernels import abreast, tuning
+from jscan.kernels import abreast, engines, tuning
 from tests import reference
 from tests.cases import head_flags
 from tests.engines import by_kernel
@@ -130,6 +130,21 @@ def test_one_of_two_results(strategy):
     with strategy.active(), primitives.tiled(TILES["held"]):
         call = jax.jit(lambda a, b: jscan.linear_recurrence(a, b, axis=0, method="lookback"))
         reference.assert_equal(np.asarray(call(a, b)), expected)
+
+
+@pytest.mark.parametrize("segmented", [False, True])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_maxima_by_the_text_of_kernels(monkeypatch, dtype, segmented):
+    """Comparisons spread the signs of places, by an instruction that Triton's interpreter takes."""
+    from tests.kernels import triton_interpreter  # skips this test alone where Triton is missing
+
+    made, rng, info = triton_interpreter.Engine(), np.random.default_rng(5), np.iinfo(dtype)
+    monkeypatch.setattr(engines, "running", lambda: made)
+    x = rng.integers(info.min, info.max, (24, 36), dtype, endpoint=True)
+    flags = rng.random(24) < 0.1 if segmented else None
+    with primitives.interpreted(), primitives.tiled(TILES["held"]):
+        found = jscan.cummax(x, axis=0, segments=flags, method="lookback")
+    reference.assert_equal(found, reference.scan(np.maximum, x, axis=0, flags=flags))
 
 
 # --- what is chosen -----------------------------------------------------------------------------

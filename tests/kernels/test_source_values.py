@@ -346,20 +346,6 @@ def test_reductions_by_a_plan(monkeypatch, inner):
 
 
 @pytest.mark.usefixtures("interpreter")
-@pytest.mark.parametrize("segmented", [False, True])
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
-def test_lanes_abreast(dtype, segmented):
-    """Whose comparisons spread the signs of places."""
-    rng, info = np.random.default_rng(5), np.iinfo(dtype)
-    x = rng.integers(info.min, info.max, (24, 36), dtype, endpoint=True)
-    flags = rng.random(24) < 0.1 if segmented else None
-    tile = tuning.Tuning(length=16, lanes=8, warps=1, window=2, held=8, abreast=True)
-    with primitives.tiled(tile):
-        found = jscan.cummax(x, axis=0, segments=flags, method="lookback")
-    reference.assert_equal(found, reference.scan(np.maximum, x, axis=0, flags=flags))
-
-
-@pytest.mark.usefixtures("interpreter")
 @pytest.mark.parametrize("dtype", ["float32", "int8", "complex64"])
 def test_moves_by_strips(dtype):
     x, flags = numbers(dtype)
