@@ -159,11 +159,10 @@ def store(tile: Tile, ref: Ref, parts: Sequence[jax.Array]) -> None:
 
 def _store_words(tile: Tile, ref: Ref, here: jax.Array) -> None:
     """Writes whole words, then what is left of them at a row's ends."""
-    per, width = WORD // ref.dtype.itemsize, 8 * ref.dtype.itemsize
+    per = WORD // ref.dtype.itemsize
     words = _Words(tile, per, 0)
     exist = words.positions()
-    left = funnels.along(here, jnp.maximum(words.number - np.int32(1), np.int32(0)))
-    aligned = funnels.funnel(left, here, words.before * np.int32(width), left=True)
+    aligned = _shifted_back(words, here)
     whole = (words.first >= 0) & (words.first <= words.left - np.int32(per))
     own = words.owned(SECTOR // ref.dtype.itemsize)
     language.store(ref, words.terms(), aligned, mask=_all([whole, own, exist]), into_bytes=True)
@@ -184,11 +183,10 @@ def _store_apart(tile: Tile, ref: Ref, here: jax.Array) -> None:
     By strips of an axis that is walked, which are read ahead, this is slower: int8 recurrences of
     (47, 1426922) 0.85 of copy speed and 0.75 (H100, 2026-11-28).
     """
-    per, width = WORD // ref.dtype.itemsize, 8 * ref.dtype.itemsize
+    per = WORD // ref.dtype.itemsize
     words, sector = _Words(tile, per, 0), SECTOR // ref.dtype.itemsize
     exist = words.positions()
-    left = funnels.along(here, jnp.maximum(words.number - np.int32(1), np.int32(0)))
-    aligned = funnels.funnel(left, here, words.before * np.int32(width), left=True)
+    aligned = _shifted_back(words, here)
 
     def store(*checks: jax.Array) -> None:
         language.store(ref, words.terms(), aligned, mask=_all([*checks, exist]), into_bytes=True)
@@ -210,6 +208,12 @@ def _store_apart(tile: Tile, ref: Ref, here: jax.Array) -> None:
     may_end = _may_end(tile, per)
     language.when(may_end, with_ends)
     language.when(~may_end, lambda: store(words.owned(sector, inside=True)))
+
+
+def _shifted_back(words: _Words, here: jax.Array) -> jax.Array:
+    """A row's words as memory has them, of what each thread and its left neighbour hold."""
+    left = funnels.along(here, jnp.maximum(words.number - np.int32(1), np.int32(0)))
+    return funnels.funnel(left, here, words.before * np.int32(32 // words.per), left=True)
 
 
 def _may_end(tile: Tile, per: int) -> jax.Array:

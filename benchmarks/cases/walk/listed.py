@@ -19,6 +19,13 @@ ODD_ROWS = (
     *[("float32", (1280, 50257)), ("int8", (8001, 5003)), ("int16", (30001, 2001))],
     *[("float64", (3001, 10007)), ("float32", (65537, 301))],
 )
+HELD_WHOLE = ((8192, 4096), (11184, 3000))
+BESIDE_BYTES = (
+    *[("cumsum", "int8", (50265, 1024)), ("cumsum", "uint8", (49152, 1196))],
+    *[("cumsum", "uint8", (35617, 2243)), ("cumsum", "int8", (2732, 30522))],
+    *[("cummax", "int8", (111257, 683)), ("cumprod", "int8", (4129, 14797))],
+    *[("cumsum", "uint16", (2048, 16384)), ("cummax", "int16", (161731, 479))],
+)
 LONG = 2**26
 PERIOD = 100
 """How long segments are on average."""
@@ -51,6 +58,28 @@ def _calls(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
     yield from _long(min(LONG, largest))
     yield from _beside_lanes(min(LONG, largest))
     yield from _reduced(largest)
+    yield from _held_whole(largest)
+    yield from _bytes_beside_lanes(largest)
+
+
+def _held_whole(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
+    """Rows that a program holds whole, by segments that rows share, of what took too few warps."""
+    for rows, n in HELD_WHOLE:
+        shape = Shape("rows", (min(rows, max(largest // n, 1)), n), 1)
+        for reverse in BACKWARDS:
+            way = Way(reverse, False, flagged(shape, PERIOD))
+            for dtype in ("float32", "float16", "int64"):
+                yield "rows held whole", Aim(0.88, None), recurrence(dtype, shape, way)
+                yield "rows held whole", Aim(0.88, None), cumulative("cumsum", dtype, shape, way)
+
+
+def _bytes_beside_lanes(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
+    """Narrow integers whose lanes are scanned abreast, whole and by segments that lanes share."""
+    for name, dtype, (n, lanes) in BESIDE_BYTES:
+        shape = Shape("lanes", (min(n, max(largest // lanes, 1)), lanes), 0)
+        for division in (Division(), flagged(shape, 10)):
+            way = Way(False, False, division)
+            yield "bytes beside lanes", Aim(0.80, None), cumulative(name, dtype, shape, way)
 
 
 def _reduced(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:

@@ -2,9 +2,9 @@
 
 Of copy speed, as cut before and so (H100, 2026-11-28). Rows of whole words, uint8 and int8: sums of
 (50265, 1024) 0.59 and 0.85, `and` of (4, 2048, 4096) 0.68 and 0.90, sums of (49152, 1196) by
-segments 0.35 and 0.62; uint16 sums of (2, 32768, 512) by segments 0.76 and 0.86, recurrences of
+segments 0.35 and 0.74; uint16 sums of (2, 32768, 512) by segments 0.76 and 0.86, recurrences of
 (28996, 1024) 0.71 and 0.76. Of others: int8 sums of (2732, 30522) by segments 0.55 and 0.77, uint8
-ones of (1763, 50265) 0.65 and 0.83, (35617, 2243) 0.51 and 0.71; int16 `and` of (8, 8192, 1307)
+ones of (1763, 50265) 0.65 and 0.83, (35617, 2243) 0.51 and 0.69; int16 `and` of (8, 8192, 1307)
 0.71 and 0.76; int8 products of (4423, 15971) by segments 0.53 and 0.71.
 """
 
@@ -16,6 +16,7 @@ from jscan import extent
 from jscan.kernels.tuning.cut import SECTOR, THREADS, Shape, Tuning
 
 WORD = 4
+"""Bytes of a word."""
 LEAST = 400
 """Bytes of a row: of 61 to 166 nothing is gained, and int16 sums of (413753, 167) 0.59 and 0.53."""
 FEW = 64
@@ -23,6 +24,7 @@ FEW = 64
 WALKED = range(33, 64)
 """Positions of an axis whose lanes threads walk down; fewer by segments."""
 HELD = 16
+"""Positions of a strip."""
 
 
 def suits_words_of_lanes(shape: Shape, *, walks: bool, products: bool) -> bool:
