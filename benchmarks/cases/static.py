@@ -148,6 +148,8 @@ def _segmented() -> Iterator[Call]:
     flags: Operand = ((LONG,), "bool")
     for dtype in ("float32", "int32", "int8", "bfloat16"):
         yield _cumulative("cumsum", ((LONG,), dtype), flags)
+    columns: Operand = ((2048, 32768), "bfloat16")
+    yield _cumulative("cumlogsumexp", columns, ((2048,), "bool"), axis=0, reverse=True)
     long: Operand = ((LONG,), "float32")
     yield _cumulative("cumsum", long, flags, exclusive=True)
     yield _cumulative("cumsum", long, flags, **BACKWARDS)

@@ -210,9 +210,7 @@ def scan(
         exclusive=exclusive,
         widths={dtype.itemsize for dtype in written},
         row=row,
-        # Of logaddexp, (2, 512, 32768) float16, 46 µs with 127 registers, so 64 with 206 (H200,
-        # 2026-11-24).
-        mirrored=not _is_linear(combine),
+        mirrored=not _is_linear(combine) or tuning.suits_mirrored(shape),
         beside=not _is_linear(combine),
         # Segmented, wide elements take more registers so: uint64 255, 186 before (sm_90).
         turned=whole and (not segmented or max(d.itemsize for d in written) <= shifting.WIDEST),

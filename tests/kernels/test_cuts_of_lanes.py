@@ -83,6 +83,29 @@ CASES = {
     "pairs of halves": case(
         "int16", 2, affine, (4200, 67), "shared", exclusive=False, cut={"strip": 16}
     ),
+    "whole halves behind": case(
+        "int16", 1, add, (150, 64), "own", exclusive=True, cut={"length": 64, **HELD}
+    ),
+    "pairs of whole halves": case(
+        "int16", 2, affine, (150, 64), "own", exclusive=False, cut={"length": 64, **HELD}
+    ),
+    "three words": case("int32", 3, add, (150, 64), "own", exclusive=False, cut={"lanes": 32}),
+    "three words, not of sectors": case(
+        "int32", 3, add, (150, 67), None, exclusive=False, cut={"length": 32, "lanes": 64, **HELD}
+    ),
+    "three bytes": case("int8", 3, add, (150, 64), None, exclusive=False, cut={"length": 64}),
+    "three bytes by flags": case(
+        "int8", 3, add, (150, 64), "shared", exclusive=False, cut={"length": 32, **HELD}
+    ),
+    "pairs of bytes by own flags": case(
+        "int8", 2, affine, (150, 128), "own", exclusive=False, cut={"lanes": 128, "held": 8}
+    ),
+    "complex of whole sectors": case(
+        "complex64", 1, add, (150, 64), "own", exclusive=False, cut={"length": 64, **HELD}
+    ),
+    "words under three equations": case(
+        "int32", 1, joined, (150, 64), "own", exclusive=False, cut={"length": 64, **HELD}
+    ),
     "bytes behind": case(
         "int8", 1, add, (300, 131), "shared", exclusive=True, cut={"warps": 4, **HELD}
     ),

@@ -17,11 +17,12 @@ import pytest
 
 import jscan
 from jscan import primitives
-from jscan.kernels import logaddexp, phasors, tuning
+from jscan.kernels import logaddexp, phasors, scanning, tuning
 from jscan.kernels.description import Scan
 from tests import reference
 from tests.cases import head_flags
 from tests.kernels.test_held import by_kernel, run
+from tests.kernels.test_lowering import cuda_program
 
 
 def nothing(scan, leaves):
@@ -256,6 +257,7 @@ STEEP = {
     "rows inside of words": ((2, 601), "float16", tuning.Tuning(256, 1, 1, 32)),
     "few lanes": ((150, 5), "float64", tuning.Tuning(64, 8, 4, 16)),
     "lanes": ((70, 33), "bfloat16", tuning.Tuning(16, 32, 1, 2)),
+    "a few lanes": ((70, 16), "float32", tuning.Tuning(16, 16, 1, 2)),
     "complex": ((600,), "complex64", tuning.Tuning(256, 1, 1, 32)),
 }
 
@@ -329,3 +331,21 @@ def test_a_start_reaches_behind_the_first_strip(n):
         found = np.asarray(jax.jit(call)(x))
     expected = [300.0] * 3 + [np.logaddexp(5, 0)] * (n - 4) + [5.0]
     np.testing.assert_allclose(found, np.broadcast_to(np.c_[expected], x.shape), rtol=1e-6)
+
+
+@pytest.mark.parametrize("lanes", [5, 16, 17, 1000])
+def test_reversed_tiles_of_many_lanes_are_held_in_scan_order(monkeypatch, lanes):
+    geometries = []
+    run_scan = scanning.run
+
+    def noted(scan, *told):
+        geometries.append(scan.geometry)
+        return run_scan(scan, *told)
+
+    monkeypatch.setattr(scanning, "run", noted)
+    jax.clear_caches()
+    x = jax.ShapeDtypeStruct((5000, lanes), jnp.float32)
+    cuda_program(lambda x: jscan.cumlogsumexp(x, axis=0, reverse=True, method="lookback"), x)
+    [geometry] = geometries
+    assert geometry.reverse
+    assert geometry.mirrored == (lanes > 16)

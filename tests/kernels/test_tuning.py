@@ -213,6 +213,10 @@ def test_one_result_of_two_is_scanned_in_two_passes_where_operands_stay_in_the_c
         (4096, 4, 1, False, 1, 1),
         (5000, 4, 1, False, 6, 8),
         (1500, 2, 1, True, 1, 1),
+        (1536, 2, 1, True, 1, 2),
+        (2500, 2, 1, True, 1, 2),
+        (3000, 2, 1, True, 1, 4),
+        (4096, 2, 1, False, 1, 1),
         (4096, 4, 2, True, 3, 4),
         (3000, 2, 2, True, 3, 1),  # rows of bytes that begin inside of words
         (4096, 2, 2, True, 3, 4),
@@ -225,6 +229,19 @@ def test_warps_of_rows_that_a_program_holds(n, width, leaves, segmented, equatio
     whole = tuning.block(shape)
     assert whole is not None
     assert (whole.rows, whole.warps) == (1, warps)
+
+
+@pytest.mark.parametrize(
+    ("shape", "lanes", "strip", "ahead"),
+    [
+        ((1, 312, 218800), 128, 8, True),  # 855 programs of 256 lanes
+        ((1, 312, 512000), 256, 8, True),
+    ],
+)
+def test_halves_by_segments_are_walked_ahead(shape, lanes, strip, ahead):
+    cut = tuning.down_lanes(tuning.Shape(*shape, 2, 1, segmented=True, equations=1))
+    assert cut is not None
+    assert (cut.lanes, cut.strip, cut.ahead) == (lanes, strip, ahead)
 
 
 @pytest.mark.parametrize("n", [17, 36, 101, 128])

@@ -37,6 +37,7 @@ from jscan.kernels.tuning.grouped import copies as copies
 from jscan.kernels.tuning.grouped import group_sizes as group_sizes
 from jscan.kernels.tuning.grouped import in_groups as in_groups
 from jscan.kernels.tuning.holding import as_read as as_read
+from jscan.kernels.tuning.holding import suits_mirrored as suits_mirrored
 from jscan.kernels.tuning.measured import device as device
 from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows

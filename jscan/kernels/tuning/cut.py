@@ -98,6 +98,7 @@ class Shape:
     complex: bool = False  # whether a leaf is of complex numbers, which are two real leaves
     wide_extrema: bool = False  # whether it is the greatest or least of float64: ten instructions
     extrema: bool = False  # whether it is the greatest or least
+    widened: bool = False  # whether elements are combined in a wider type than they are stored in
     selects: bool = False  # whether the operator selects what it takes from either side
     long_steps: bool = False  # whether the operator has exponentials or logarithms
     few_results: bool = False  # whether half of the leaves at most are results
@@ -131,6 +132,7 @@ class Shape:
             integers=all(leaf.dtype.kind in "iub" for leaf in leaves),
             widened_sums=operator.out_avals[0].dtype.itemsize > leaves[0].dtype.itemsize
             and [e.primitive.name for e in operator.jaxpr.eqns] == ["add"],
+            widened=operator.out_avals[0].dtype.itemsize > real_dtypes(leaves[0].dtype)[0].itemsize,
             complex=any(leaf.dtype.kind == "c" for leaf in leaves),
             wide_extrema=[e.primitive for e in operator.jaxpr.eqns] in ([nan_max_p], [nan_min_p])
             and leaves[0].dtype == np.float64,

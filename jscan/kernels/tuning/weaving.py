@@ -26,10 +26,12 @@ def of_few_lanes(shape: Shape) -> Tuning | None:
         bfloat16 recurrences of (8388608, 7), by segments              264   189   118
         int8 products of (6434419, 10), exclusive                      149    91    44
 
-    The last three are read twice. Others lost: the farther a thread's words are from the next
-    thread's, the more sectors an access takes. Pairs that are selected by flags of their own 658
-    and 708, int32 of 16 lanes 183 and 271, bfloat16 maxima of 14 149 and 185, float64 minima of 15
-    524 and 1014. float16 recurrences of 7, 211 and 197, are left.
+    The last three are read twice, as recurrences of bytes are without segments: int8 of 5, 7, 11
+    and 13 lanes 0.21, 0.18, 0.19 and 0.18 of copy speed, and 0.44, 0.41, 0.36 and 0.37; float16 of
+    5 lanes 0.38 and 0.53, of 11 0.44 and 0.40 (H100, 2026-11-28). Others lost: the farther a
+    thread's words are from the next thread's, the more sectors an access takes. Pairs that are
+    selected by flags of their own 658 and 708, int32 of 16 lanes 183 and 271, bfloat16 maxima of 14
+    149 and 185, float64 minima of 15 524 and 1014. float16 recurrences of 7, 211 and 197, are left.
     """
     size = shape.outer * shape.n * shape.inner
     if size < ENOUGH or shape.inner > 16 or shape.leaves > 2:
@@ -46,7 +48,8 @@ def of_few_lanes(shape: Shape) -> Tuning | None:
         return _at_once(shape, 8) if shape.inner < (12 if shape.segmented else 8) else None
     if (shape.leaves, each, shape.segmented) == (2, 2, False) and shape.selects and shape.inner < 8:
         return _at_once(shape, 8)
-    if (shape.leaves == 2 and shape.segmented and not shape.selects) or shape.width == 1:
+    pairs = shape.segmented or each == 1 or shape.inner == 5
+    if (shape.leaves == 2 and pairs and not shape.selects) or shape.width == 1:
         return _twice(shape)
     if (shape.leaves, each) == (1, 2) and (shape.segmented or shape.inner % 2):
         return _at_once(shape, 4 if shape.segmented else 8)
