@@ -89,10 +89,6 @@ CASES = {
     "pairs of whole halves": case(
         "int16", 2, affine, (150, 64), "own", exclusive=False, cut={"length": 64, **HELD}
     ),
-    "three words": case("int32", 3, add, (150, 64), "own", exclusive=False, cut={"lanes": 32}),
-    "three words, not of sectors": case(
-        "int32", 3, add, (150, 67), None, exclusive=False, cut={"length": 32, "lanes": 64, **HELD}
-    ),
     "three bytes": case("int8", 3, add, (150, 64), None, exclusive=False, cut={"length": 64}),
     "three bytes by flags": case(
         "int8", 3, add, (150, 64), "shared", exclusive=False, cut={"length": 32, **HELD}
@@ -102,9 +98,6 @@ CASES = {
     ),
     "complex of whole sectors": case(
         "complex64", 1, add, (150, 64), "own", exclusive=False, cut={"length": 64, **HELD}
-    ),
-    "words under three equations": case(
-        "int32", 1, joined, (150, 64), "own", exclusive=False, cut={"length": 64, **HELD}
     ),
     "bytes behind": case(
         "int8", 1, add, (300, 131), "shared", exclusive=True, cut={"warps": 4, **HELD}

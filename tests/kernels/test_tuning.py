@@ -232,6 +232,39 @@ def test_warps_of_rows_that_a_program_holds(n, width, leaves, segmented, equatio
 
 
 @pytest.mark.parametrize(
+    ("shape", "width", "leaves", "segmented", "equations", "cut"),
+    [
+        ((8, 8192, 1024), 12, 3, True, 10, (32, 32)),  # Welford's
+        ((8, 8192, 1024), 12, 3, False, 10, (64, 32)),
+        ((8, 8192, 1001), 12, 3, True, 3, (32, 64)),  # sums, least and greatest
+        ((8, 8192, 1024), 4, 1, True, 4, (64, 32)),
+        ((8, 8192, 1024), 4, 2, False, 6, (64, 64)),  # complex products
+        ((8, 512, 64), 4, 1, True, 4, None),  # few
+        ((8, 8192, 1001), 12, 3, False, 10, None),
+        ((8, 8192, 1024), 12, 3, True, 70, None),
+    ],
+)
+def test_lanes_of_some_kinds_are_held(shape, width, leaves, segmented, equations, cut):
+    long = equations > 50
+    lanes = tuning.Shape(*shape, width, leaves, segmented, equations, long_steps=long)
+    chosen = tuning.lookback(lanes)
+    held = tuning.as_read(lanes, chosen, reverse=False, exclusive=False)
+    assert held == chosen if cut is None else (held.length, held.lanes) == cut
+    assert (held.held > 0) == (cut is not None)
+
+
+@pytest.mark.parametrize(
+    ("inner", "own", "cut"),
+    [(30522, True, (32, 64, 0)), (30522, False, (256, 64, 8)), (94, True, None), (999, True, None)],
+)
+def test_halves_under_exponentials_by_segments(inner, own, cut):
+    shape = tuning.Shape(1, 8192, inner, 2, 1, True, 14, long_steps=True, own_flags=own)
+    chosen = tuning.lookback(shape)
+    read = tuning.as_read(shape, chosen, reverse=False, exclusive=False)
+    assert read == chosen if cut is None else (read.length, read.lanes, read.strip) == cut
+
+
+@pytest.mark.parametrize(
     ("shape", "lanes", "strip", "ahead"),
     [
         ((1, 312, 218800), 128, 8, True),  # 855 programs of 256 lanes

@@ -259,20 +259,37 @@ def _of_some_lanes(shape: Shape) -> Tuning | None:
 def _of_logarithms(shape: Shape) -> Tuning | None:
     """The tile of one leaf of two bytes under logaddexp; None where that is not faster.
 
-    Without segments. Of copy speed, as cut before and so (H100, 2026-11-28): bfloat16 (50257, 1280)
+    Without segments, of copy speed, as cut before and so (H100, 2026-11-28): bfloat16 (50257, 1280)
     0.64 and 0.71, (64, 8192, 94) 0.52 and 0.64, (16, 8192, 712) 0.60 and 0.69; but (33, 2048, 999)
     0.65 and 0.50. Of those whose tiles all wait for each other (2^20, 64) 0.32 and 0.48, (570233,
     89) 0.40 and 0.51.
     """
     halves = (shape.leaves, shape.width) == (1, 2) and shape.long_steps
     halves = halves and shape.equations > LIGHT  # others are held
-    if not halves or shape.segmented or shape.inner < 64:
+    if not halves or shape.inner < 64:
         return None
+    if shape.segmented:
+        return _of_logarithms_by_segments(shape)
     if by_segments.is_one_chain(shape):
         if shape.inner == 64:
             return Tuning(256, 64, warps=4, window=16)
         return Tuning(128, 32, warps=1, window=2)
     return Tuning(64, 64, warps=1, window=2) if shape.inner % 2 == 0 else None
+
+
+def _of_logarithms_by_segments(shape: Shape) -> Tuning | None:
+    """The same by segments, of many lanes, an even number, that are not read twice.
+
+    By 128 lanes and four warps two threads take a lane, whose positions are scanned in shared
+    memory. Of copy speed, so, by two warps, and as here (H100, 2026-11-28): by flags of each row
+    bfloat16 (2048, 30522) 0.41, 0.59 and 0.70, float16 (28996, 2254) 0.25, 0.36 and 0.54; by shared
+    ones 0.47, 0.53 and 0.58, 0.31, 0.38 and 0.50. Of odd lanes, (33, 2048, 999), 0.53 and less.
+    """
+    if shape.inner < 900 or shape.inner % 2:
+        return None
+    if shape.own_flags:
+        return Tuning(32, 64, warps=1, window=2)
+    return Tuning(256, 64, warps=1, window=2, strip=8)
 
 
 def _narrow(shape: Shape) -> tuple[int, int, int] | None:
