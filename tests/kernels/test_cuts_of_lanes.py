@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jscan.kernels.tuning import weaving
 from tests import reference
 from tests.engines import Engine
 from tests.functions import affine
@@ -89,7 +90,9 @@ CASES = {
     "pairs of whole halves": case(
         "int16", 2, affine, (150, 64), "own", exclusive=False, cut={"length": 64, **HELD}
     ),
-    "three bytes": case("int8", 3, add, (150, 64), None, exclusive=False, cut={"length": 64}),
+    "three bytes": case(
+        "int8", 3, add, (150, 64), None, exclusive=False, cut={"length": 64, **HELD}
+    ),
     "three bytes by flags": case(
         "int8", 3, add, (150, 64), "shared", exclusive=False, cut={"length": 32, **HELD}
     ),
@@ -125,3 +128,24 @@ def test_what_is_chosen(strategy, scan, cut, reverse, monkeypatch):
     assert found.cuts
     for _, chosen in found.cuts:
         assert cut.items() <= vars(chosen).items(), chosen
+
+
+MANY = {
+    "three words": case(
+        "int32", 3, add, (150, 64), "own", exclusive=False, cut={"lanes": 32, **HELD}
+    ),
+    "three words, not of sectors": case(
+        "int32", 3, add, (150, 67), None, exclusive=False, cut={"length": 32, "lanes": 64, **HELD}
+    ),
+    "words under three equations": case(
+        "int32", 1, joined, (150, 64), "shared", exclusive=True, cut={"length": 64, **HELD}
+    ),
+}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("scan", "cut"), MANY.values(), ids=list(MANY))
+@by_kernel
+def test_what_is_chosen_of_many_elements(strategy, scan, cut, reverse, monkeypatch):
+    monkeypatch.setattr(weaving, "ENOUGH", 0)
+    test_what_is_chosen(strategy, scan, cut, reverse, monkeypatch)

@@ -176,7 +176,7 @@ def shape_of(inner: int, n: int = 300, **what: Any) -> tuning.Shape:
 
 
 def test_axes_are_walked_where_there_are_lanes_enough():
-    assert tuning.down_lanes(shape_of(2**16 - 1)) is None
+    assert tuning.down_lanes(shape_of(63488)) is None
     assert tuning.down_lanes(shape_of(2**16)) == Tuning(304, 64, 1, 1, strip=16)
     assert tuning.down_lanes(shape_of(2**20)) == Tuning(304, 128, 1, 1, strip=8)
     for other in ({"n": 8}, {"n": 5000}, {"n": 600, "long_steps": True}):
@@ -205,9 +205,12 @@ def test_segmented_lanes_are_held_or_read_twice():
     assert cut(width=2, leaves=2, own_flags=True).held
     assert cut(width=2, leaves=2).strip
     assert cut(width=1).strip
-    assert cut(width=2, selects=True).strip
-    assert cut(width=4, equations=6) == tuning.lookback(
-        shape_of(1024, n=80000, segmented=True, equations=6)
+    assert cut(width=2, selects=True).held
+    assert cut(width=2, selects=True, own_flags=True).strip
+    assert cut(width=2, equations=3).strip
+    assert cut(width=4, equations=6).held
+    assert cut(width=8, equations=6) == tuning.lookback(
+        shape_of(1024, n=80000, width=8, segmented=True, equations=6)
     )
 
 

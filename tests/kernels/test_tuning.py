@@ -231,6 +231,13 @@ def test_warps_of_rows_that_a_program_holds(n, width, leaves, segmented, equatio
     assert (whole.rows, whole.warps) == (1, warps)
 
 
+def test_exclusive_rows_of_halves_by_segments_have_as_many_warps_as_others():
+    shape = tuning.Shape(8192, 2500, 1, 2, 1, segmented=True, equations=1, exclusive=True)
+    whole = tuning.block(shape)
+    assert whole is not None
+    assert whole.warps == 4
+
+
 @pytest.mark.parametrize(
     ("shape", "width", "leaves", "segmented", "equations", "cut"),
     [
@@ -241,12 +248,13 @@ def test_warps_of_rows_that_a_program_holds(n, width, leaves, segmented, equatio
         ((8, 8192, 1024), 4, 2, False, 6, (64, 64)),  # complex products
         ((8, 512, 64), 4, 1, True, 4, None),  # few
         ((8, 8192, 1001), 12, 3, False, 10, None),
-        ((8, 8192, 1024), 12, 3, True, 70, None),
+        ((8, 8192, 1001), 4, 1, True, 4, None),
+        ((8, 8192, 1024), 4, 1, True, 30, None),
     ],
 )
 def test_lanes_of_some_kinds_are_held(shape, width, leaves, segmented, equations, cut):
-    long = equations > 50
-    lanes = tuning.Shape(*shape, width, leaves, segmented, equations, long_steps=long)
+    outer, n, inner = shape
+    lanes = tuning.Shape(outer, n, inner, width, leaves, segmented, equations)
     chosen = tuning.lookback(lanes)
     held = tuning.as_read(lanes, chosen, reverse=False, exclusive=False)
     assert held == chosen if cut is None else (held.length, held.lanes) == cut
@@ -272,7 +280,8 @@ def test_halves_under_exponentials_by_segments(inner, own, cut):
     ],
 )
 def test_halves_by_segments_are_walked_ahead(shape, lanes, strip, ahead):
-    cut = tuning.down_lanes(tuning.Shape(*shape, 2, 1, segmented=True, equations=1))
+    outer, n, inner = shape
+    cut = tuning.down_lanes(tuning.Shape(outer, n, inner, 2, 1, segmented=True, equations=1))
     assert cut is not None
     assert (cut.lanes, cut.strip, cut.ahead) == (lanes, strip, ahead)
 

@@ -43,7 +43,7 @@ def of_segments(shape: Shape, chosen: Tuning) -> Tuning:
         return dataclasses.replace(held_strips(chosen, 128, 128), warps=4)
     single = (shape.leaves, each) == (1, 4) and shape.inner % 2 == 0 and shape.equations <= 2
     pair = (shape.leaves, each) == (2, 1)
-    if (shape.leaves, shape.width) == (2, 6) and not shape.long_steps:
+    if (shape.leaves, shape.width) == (2, 6) and shape.inner % 8 == 0 and not shape.long_steps:
         # The place of the greatest of bfloat16 by flags of each row, (8, 8192, 1024) 0.76 of copy
         # speed, 0.85 so, (65536, 1024) 0.70 and 0.78, (4, 16384, 1000) 0.66 and 0.77 (H100,
         # 2026-11-28).
@@ -84,7 +84,7 @@ def halves_are_held(shape: Shape) -> bool:
     if shape.leaves == 2:
         return not (shape.exclusive or shape.selects)
     if shape.equations > 2:
-        return shape.own_flags and shape.selects
+        return shape.own_flags and shape.selects and not shape.exclusive
     if shape.exclusive:
         return shape.own_flags and not shape.selects
     return not (shape.own_flags and shape.selects)
@@ -165,14 +165,14 @@ def of_complex(shape: Shape, chosen: Tuning) -> Tuning:
 
     Of copy speed, as cut before and held (H100, 2026-11-28): sums of (4759, 12569) by flags of each
     row 0.74 and 0.81, last writes of (345773, 173) by shared ones 0.72 and 0.76. By 32 x 64 and 64
-    x 32, sums of (65536, 1024) by flags of each row, in reverse, 0.82 and 0.89, of (8, 8192, 1024)
+    x 32, sums of (65536, 1024) by flags of each row, in reverse, 0.79 and 0.89, of (8, 8192, 1024)
     0.85 and 0.91; products of these by shared ones 0.84 and 0.90, 0.85 and 0.92.
     """
     measured = (shape.leaves, shape.width) == (2, 8) and shape.segmented and shape.inner >= 64
     light = shape.equations <= 6 and not shape.long_steps
-    if not (measured and light) or shape.n <= 64:
+    if not (measured and light) or shape.n <= 32:
         return chosen
-    whole = shape.inner * 8 % SECTOR == 0
+    whole = shape.inner * 8 % SECTOR == 0 and shape.n > 64
     return held_strips(chosen, *((64, 32) if whole else (32, 64)))
 
 

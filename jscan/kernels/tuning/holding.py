@@ -20,8 +20,8 @@ def suits_mirrored(shape: Shape) -> bool:
     bfloat16 (2, 1024, 32768) 0.17 and 0.82, (2, 43807173) 0.22 and 0.78, float32 (1696, 32000) 0.49
     and 0.91, float64 (128, 262144) 0.27 and 0.61, complex64 (2939, 12, 2278) 0.39 and 0.96, float16
     (64, 8192, 94) 0.19 and 0.49; without segments bfloat16 (16, 2995683) 0.72 and 0.79. But float32
-    (8, 450847, 16) by segments 0.60 and 0.46; and rows, float32 (81346884,) 0.93 and 0.54, float16
-    (256, 128256) 0.77 and 0.52.
+    (8, 450847, 16) by segments 0.60 and 0.46, and few of 17 to 63 lanes were timed; and rows,
+    float32 (81346884,) 0.93 and 0.54, float16 (256, 128256) 0.77 and 0.52.
     """
     return shape.inner > 16
 
@@ -71,7 +71,7 @@ def as_read(
 
 
 def _of_any_operator(shape: Shape, chosen: Tuning) -> Tuning | None:
-    """The held tile of many lanes of some kinds, however many equations an operator has.
+    """The held tile of many lanes of some kinds, whose operators may have more equations.
 
     Of copy speed, as cut before and held (H100, 2026-11-28). By segments the greatest by size of
     float32, (4, 16384, 1000), 0.71 and 0.82, (262000, 256) 0.83 and 0.89; but exclusive a + b + a b
@@ -79,14 +79,15 @@ def _of_any_operator(shape: Shape, chosen: Tuning) -> Tuning | None:
     0.49 and 0.65, (8, 8192, 1024) 0.65 and 0.75; by segments these are as they were.
     """
     few = shape.outer * shape.n * shape.inner < weaving.ENOUGH
-    if few or shape.inner < 64 or shape.complex or shape.long_steps or shape.equations <= 2:
+    measured = 2 < shape.equations <= chunks.MANY and not shape.long_steps
+    if few or shape.inner < 64 or shape.complex or not measured:
         return None
     sectors = shape.inner * shape.each % SECTOR == 0
     found = _of_three(shape, sectors=sectors) if shape.leaves == 3 else None
     if found is not None:
         return by_segments.held_strips(chosen, *found)
     if (shape.leaves, shape.width) == (1, 4) and shape.segmented:
-        return None if shape.exclusive and not sectors else by_segments.held_strips(chosen, 64, 32)
+        return by_segments.held_strips(chosen, 64, 32) if sectors else None
     products = (shape.leaves, shape.width) == (2, 4) and shape.equations > LIGHT
     whole = products and shape.even and sectors and not shape.segmented
     return by_segments.held_strips(chosen) if whole else None
@@ -104,13 +105,14 @@ def _of_three(shape: Shape, *, sectors: bool) -> tuple[int, int] | None:
     """
     if shape.width == 12 and shape.even:
         if shape.equations <= LIGHT:
-            return (64, 32) if sectors else (32, 64)
+            suits = not (shape.segmented and shape.exclusive)
+            return (64, 32) if sectors else (32, 64) if suits else None
         if shape.segmented and sectors:
             return 32, 32
         # Exclusive ones of (75181, 709), by segments, 0.43 and 0.27.
         suits = not shape.exclusive if shape.segmented else sectors or shape.inner < 900
         return (64, 32) if suits else None
-    return (64, 32) if not shape.even and shape.inner % 16 == 0 and shape.width < 12 else None
+    return (64, 32) if shape.width == 7 and shape.inner % 16 == 0 else None
 
 
 def _of_neighbours(shape: Shape, chosen: Tuning, *, forward: bool, exclusive: bool) -> Tuning:
@@ -183,14 +185,17 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
     if (shape.width, shape.leaves) == (16, 2) and shape.inner >= 900 and shape.inner % 4:
         # uint64 recurrences of (16633, 3191) 0.71 of copy speed, 0.76 so (H100, 2026-11-28).
         return by_segments.held_strips(chosen, 32, 32)
+    if (shape.leaves, shape.width) == (2, 3) and shape.inner >= 64 and shape.inner % 4 == 0:
+        # Flags and numbers by an operator of one's own, bfloat16 (8, 2048, 4096), exclusive, 0.63
+        # of copy speed by 64 x 128, 0.79 so, (2^20, 64) 0.27 and 0.53; float16 (30522, 1024) 0.47
+        # and 0.70 (H100, 2026-11-28).
+        return by_segments.held_strips(chosen, strip=8)
     pair = shape.leaves == 2 and shape.width <= 4
     cuts = _narrow_pair if pair else _narrow if shape.width < 4 else _wide
     cut = cuts(shape)
     if cut is None:
         return chosen
     length, lanes, warps = cut
-    if shape.width == 3:
-        return by_segments.held_strips(chosen, strip=8)
     # Of whole sectors, 64 lanes, bfloat16 last writes of (30522, 2048) 0.82 of copy speed by four
     # tiles a window, 0.86 by two, uint16 a + b + a b of (2^20, 64) 0.53 and 0.70, uint8 sums 0.47
     # and 0.52; but float16 minima of (2, 32768, 1228) 0.67 and 0.63 (H100, 2026-11-28).
@@ -213,13 +218,13 @@ def _are_three_halves(shape: Shape) -> bool:
 
 
 def _are_three_bytes(shape: Shape) -> bool:
-    """Whether there are three leaves of a byte, under an operator of few equations.
+    """Whether there are three leaves of a byte, of rows of whole words.
 
     Sums, least and greatest of int8, of copy speed, as cut before and held (H100, 2026-11-28): (8,
     8192, 1024) 0.45 and 0.53, (65536, 1024) 0.34 and 0.50; by flags of each row 0.34 and 0.46, 0.25
     and 0.43.
     """
-    return (shape.leaves, shape.width) == (3, 3) and shape.inner >= 64
+    return (shape.leaves, shape.width) == (3, 3) and shape.inner >= 64 and shape.inner % 4 == 0
 
 
 def _of_some_lanes(shape: Shape) -> Tuning | None:
@@ -262,7 +267,7 @@ def _of_logarithms(shape: Shape) -> Tuning | None:
     Without segments, of copy speed, as cut before and so (H100, 2026-11-28): bfloat16 (50257, 1280)
     0.64 and 0.71, (64, 8192, 94) 0.52 and 0.64, (16, 8192, 712) 0.60 and 0.69; but (33, 2048, 999)
     0.65 and 0.50. Of those whose tiles all wait for each other (2^20, 64) 0.32 and 0.48, (570233,
-    89) 0.40 and 0.51.
+    89) 0.40 and 0.51, float16 (698368, 96) in reverse 0.29, exclusive, and 0.45.
     """
     halves = (shape.leaves, shape.width) == (1, 2) and shape.long_steps
     halves = halves and shape.equations > LIGHT  # others are held
@@ -278,12 +283,12 @@ def _of_logarithms(shape: Shape) -> Tuning | None:
 
 
 def _of_logarithms_by_segments(shape: Shape) -> Tuning | None:
-    """The same by segments, of many lanes, an even number, that are not read twice.
+    """The same by segments, of many lanes, an even number, of rows that are no whole words.
 
     By 128 lanes and four warps two threads take a lane, whose positions are scanned in shared
     memory. Of copy speed, so, by two warps, and as here (H100, 2026-11-28): by flags of each row
     bfloat16 (2048, 30522) 0.41, 0.59 and 0.70, float16 (28996, 2254) 0.25, 0.36 and 0.54; by shared
-    ones 0.47, 0.53 and 0.58, 0.31, 0.38 and 0.50. Of odd lanes, (33, 2048, 999), 0.53 and less.
+    ones 0.47, 0.53 and 0.58, 0.31, 0.38 and 0.50. An odd number of lanes is left as it was.
     """
     if shape.inner < 900 or shape.inner % 2:
         return None
@@ -324,7 +329,7 @@ def _narrow_pair(shape: Shape) -> tuple[int, int, int] | None:
     if shape.inner % 4 == 0:
         # Recurrences of (50257, 1024), uint8, 0.33 of copy speed by 32 x 128 in strips of 16, 0.49
         # so; of (32003, 2048), int8, 0.39 and 0.51 (H100, 2026-11-27).
-        return (64, 128, 1) if shape.inner >= 128 or shape.width == 3 else None
+        return (64, 128, 1) if shape.inner >= 128 else None
     return (64, 128, 4) if shape.inner >= 900 else None
 
 

@@ -107,9 +107,10 @@ def more_warps(shape: Shape) -> int:
     1500, int8, whose rows begin inside of words, 0.78 and 0.51; sums of 2048, float32, exclusive,
     0.97 and 0.91. Of 64 bits, by segments, twice: sums of 3000, int64, 0.43 and 0.66, of 2500 0.81
     and 0.88, by four times 0.72 and 0.76; products of 2500, float64, 0.89 and by four times 0.73.
-    Of two bytes, by segments, once, twice and four times: sums of 3000, float16, 0.48, 0.75 and
-    0.92, of 4096 0.73, 0.79 and 0.94, in reverse 0.63, 0.80 and 0.92, of 2048 0.88, 0.95 and 0.99,
-    of 1536, bfloat16, 0.87, 1.00 and 0.87; maxima of 3000 0.60, 0.70 and 0.87.
+    Of two bytes, by segments, by one warp, two and four, of which rows of up to 2048 get two: sums
+    of 3000, float16, 0.48, 0.75 and 0.92, of 4096 0.73, 0.79 and 0.94, in reverse 0.63, 0.80 and
+    0.92, of 2048 0.88, 0.95 and 0.99, of 1536, bfloat16, 0.87, 1.00 and 0.87; maxima of 3000 0.60,
+    0.70 and 0.87.
     """
     if shape.inner > 1:
         return 1
@@ -118,8 +119,8 @@ def more_warps(shape: Shape) -> int:
         return 4 if several and shape.n % 16 == 0 else 1
     if shape.each == 8 and shape.segmented:
         return 2
-    if shape.each == 2 and shape.segmented and not several:
-        return 2 if shape.uneven else 4
     beside = shape.segmented and shape.exclusive and shape.uneven
+    if shape.each == 2 and shape.segmented and not several:
+        return 2 if shape.uneven and not beside else 4
     long = shape.each > 2 and shape.segmented and shape.n > 2048
     return 4 if several or beside or long else 1

@@ -48,7 +48,7 @@ def of_few_lanes(shape: Shape) -> Tuning | None:
         return _at_once(shape, 8) if shape.inner < (12 if shape.segmented else 8) else None
     if (shape.leaves, each, shape.segmented) == (2, 2, False) and shape.selects and shape.inner < 8:
         return _at_once(shape, 8)
-    pairs = shape.segmented or each == 1 or shape.inner == 5
+    pairs = shape.segmented or (shape.even and (each == 1 or shape.inner == 5))
     if (shape.leaves == 2 and pairs and not shape.selects) or shape.width == 1:
         return _twice(shape)
     if (shape.leaves, each) == (1, 2) and (shape.segmented or shape.inner % 2):
