@@ -102,6 +102,15 @@ CASES = {
     "complex of whole sectors": case(
         "complex64", 1, add, (150, 64), "own", exclusive=False, cut={"length": 64, **HELD}
     ),
+    "three words": case(
+        "int32", 3, add, (150, 64), "own", exclusive=False, cut={"lanes": 32, **HELD}
+    ),
+    "three words, not of sectors": case(
+        "int32", 3, add, (150, 67), None, exclusive=False, cut={"length": 32, "lanes": 64, **HELD}
+    ),
+    "words under three equations": case(
+        "int32", 1, joined, (150, 64), "shared", exclusive=True, cut={"length": 64, **HELD}
+    ),
     "bytes behind": case(
         "int8", 1, add, (300, 131), "shared", exclusive=True, cut={"warps": 4, **HELD}
     ),
@@ -122,30 +131,10 @@ CASES = {
 @pytest.mark.parametrize(("scan", "cut"), CASES.values(), ids=list(CASES))
 @by_kernel
 def test_what_is_chosen(strategy, scan, cut, reverse, monkeypatch):
+    monkeypatch.setattr(weaving, "ENOUGH", 0)  # as of many elements
     found = scanned(strategy, scan, monkeypatch, reverse=reverse)
     for actual, wanted in found.pairs:
         reference.assert_equal(actual, wanted)
     assert found.cuts
     for _, chosen in found.cuts:
         assert cut.items() <= vars(chosen).items(), chosen
-
-
-MANY = {
-    "three words": case(
-        "int32", 3, add, (150, 64), "own", exclusive=False, cut={"lanes": 32, **HELD}
-    ),
-    "three words, not of sectors": case(
-        "int32", 3, add, (150, 67), None, exclusive=False, cut={"length": 32, "lanes": 64, **HELD}
-    ),
-    "words under three equations": case(
-        "int32", 1, joined, (150, 64), "shared", exclusive=True, cut={"length": 64, **HELD}
-    ),
-}
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(("scan", "cut"), MANY.values(), ids=list(MANY))
-@by_kernel
-def test_what_is_chosen_of_many_elements(strategy, scan, cut, reverse, monkeypatch):
-    monkeypatch.setattr(weaving, "ENOUGH", 0)
-    test_what_is_chosen(strategy, scan, cut, reverse, monkeypatch)

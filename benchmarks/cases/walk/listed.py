@@ -26,6 +26,10 @@ BESIDE_BYTES = (
     *[("cummax", "int8", (111257, 683)), ("cumprod", "int8", (4129, 14797))],
     *[("cumsum", "uint16", (2048, 16384)), ("cummax", "int16", (161731, 479))],
 )
+BACK_BESIDE_LANES = (
+    *[("bfloat16", (2, 1024, 32768)), ("float32", (1, 1696, 32000)), ("float16", (64, 8192, 94))],
+    *[("complex64", (2939, 12, 2278)), ("float64", (1, 128, 262144))],
+)
 LONG = 2**26
 PERIOD = 100
 """How long segments are on average."""
@@ -60,6 +64,7 @@ def _calls(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
     yield from _reduced(largest)
     yield from _held_whole(largest)
     yield from _bytes_beside_lanes(largest)
+    yield from _backwards_beside_lanes(largest)
 
 
 def _held_whole(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
@@ -80,6 +85,26 @@ def _bytes_beside_lanes(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
         for division in (Division(), flagged(shape, 10)):
             way = Way(False, False, division)
             yield "bytes beside lanes", Aim(0.80, None), cumulative(name, dtype, shape, way)
+
+
+def _backwards_beside_lanes(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
+    """Reversed logaddexp by segments that lanes share, and recurrences of halves by their own."""
+    aim = Aim(0.80, None)
+    for dtype, extents in BACK_BESIDE_LANES:
+        shape = _of_lanes(largest, *extents)
+        way = Way(True, False, flagged(shape, 2))
+        yield "logaddexp backwards beside lanes", aim, cumulative("cumlogsumexp", dtype, shape, way)
+    for extents in ((8, 8192, 1024), (52, 2500, 512)):
+        shape = _of_lanes(largest, *extents)
+        for own in (False, True):
+            way = Way(False, False, flagged(shape, PERIOD, own=own))
+            yield "recurrences of halves beside lanes", aim, recurrence("bfloat16", shape, way)
+
+
+def _of_lanes(largest: int, outer: int, n: int, lanes: int) -> Shape:
+    """Rows beside lanes, shorter and fewer where there would be more elements than ``largest``."""
+    n = min(n, max(largest // lanes, 2))
+    return Shape("lanes", (min(outer, max(largest // (n * lanes), 1)), n, lanes), 1)
 
 
 def _reduced(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from jscan.kernels.tuning import sharing
-from jscan.kernels.tuning.cut import LIGHT, LONG, SECTOR, Shape, Tuning
-
-STRIP = 16
-"""Positions of a strip of lanes."""
+from jscan.kernels.tuning.cut import LIGHT, LONG, SECTOR, STRIP, Shape, Tuning
 
 
 def of_segments(shape: Shape, chosen: Tuning) -> Tuning:
-    """The same by segments.
+    """The tile of lanes by segments: held, where that is faster than what was ``chosen``.
 
     Of copy speed, as chosen and held (H100, 2026-11-26): uint16 minima of (151936, 500), reversed,
     0.44 and 0.67; bfloat16 least sums of (1793, 51200), exclusive, 0.46 and 0.81; int32 products of

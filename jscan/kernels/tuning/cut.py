@@ -65,6 +65,9 @@ LONG_STEPS = frozenset(("exp", "exp2", "expm1", "log", "log1p", "logistic", "tan
 THREADS = 32
 """The threads of a warp."""
 
+STRIP = 16
+"""Positions of a strip of lanes that a tile is held, or read twice, by."""
+
 SECTOR = 32
 """Bytes of memory that are written at once."""
 
@@ -123,6 +126,8 @@ class Shape:
         ``full`` is their shape and that of what lies beside them; theirs if that is left out.
         """
         full = full or np.broadcast_shapes(*(leaf.shape for leaf in leaves))
+        stored = real_dtypes(leaves[0].dtype)[0]
+        widened = operator.out_avals[0].dtype.itemsize > stored.itemsize
         return cls(
             *outer_n_inner(full, axis),
             width=sum(leaf.dtype.itemsize for leaf in leaves),
@@ -130,9 +135,8 @@ class Shape:
             segmented=segmented,
             equations=sum(2 if e.primitive is fma_p else 1 for e in operator.jaxpr.eqns),
             integers=all(leaf.dtype.kind in "iub" for leaf in leaves),
-            widened_sums=operator.out_avals[0].dtype.itemsize > leaves[0].dtype.itemsize
-            and [e.primitive.name for e in operator.jaxpr.eqns] == ["add"],
-            widened=operator.out_avals[0].dtype.itemsize > real_dtypes(leaves[0].dtype)[0].itemsize,
+            widened_sums=widened and [e.primitive.name for e in operator.jaxpr.eqns] == ["add"],
+            widened=widened,
             complex=any(leaf.dtype.kind == "c" for leaf in leaves),
             wide_extrema=[e.primitive for e in operator.jaxpr.eqns] in ([nan_max_p], [nan_min_p])
             and leaves[0].dtype == np.float64,
@@ -147,7 +151,9 @@ class Shape:
     def abreast(self, count: int) -> Shape:
         """The same with so many lanes in a word, which is combined like a number."""
         inner, width = -(-self.inner // count), 4 * self.leaves
-        return dataclasses.replace(self, inner=inner, width=width, widened_sums=False)
+        return dataclasses.replace(
+            self, inner=inner, width=width, widened=False, widened_sums=False
+        )
 
     @property
     def words(self) -> int:

@@ -7,9 +7,16 @@ from collections.abc import Callable
 
 from jscan import extent
 from jscan.kernels.tuning import by_segments, chunks, sharing, weaving
-from jscan.kernels.tuning.cut import LIGHT, LONG, SECTOR, THREADS, Shape, Tuning, next_power_of_2
-
-STRIP = by_segments.STRIP
+from jscan.kernels.tuning.cut import (
+    LIGHT,
+    LONG,
+    SECTOR,
+    STRIP,
+    THREADS,
+    Shape,
+    Tuning,
+    next_power_of_2,
+)
 
 
 def suits_mirrored(shape: Shape) -> bool:
@@ -51,7 +58,7 @@ def as_read(
         found = of_any_operator(shape)
         if found is not None and found.length < shape.n:
             return found
-    found = _of_any_operator(shape, chosen)
+    found = _of_some_kinds(shape, chosen)
     if found is not None and found.length < shape.n:
         return found
     if shape.complex:
@@ -70,7 +77,7 @@ def as_read(
     return held if held.length < shape.n else chosen
 
 
-def _of_any_operator(shape: Shape, chosen: Tuning) -> Tuning | None:
+def _of_some_kinds(shape: Shape, chosen: Tuning) -> Tuning | None:
     """The held tile of many lanes of some kinds, whose operators may have more equations.
 
     Of copy speed, as cut before and held (H100, 2026-11-28). By segments the greatest by size of
