@@ -43,10 +43,13 @@ def settled(
     whole = method == "auto" and tuned.length >= shape.n
     if rows is not None and whole and tuning.suits_no_block(shape):
         tuned = tuning.lookback(shape)
-    if whole and tuning.is_slow_in_a_block(shape):
-        tuned = dataclasses.replace(tuning.lookback(shape), length=512, warps=1, window=32)
+    several = tuning.several_of_a_block(shape, reverse=reverse) if whole else 0
+    if several:
+        tuned = dataclasses.replace(tuning.lookback(shape), length=several, warps=1, window=32)
     if method in LOOKING and tuned.length < shape.n:
         tuned = tuning.moved(shape, tuned, reverse + exclusive)
+        if reverse and not several:
+            tuned = tuning.backwards(shape, tuned)
         if may_hold:
             weaves = may_weave if single_pass(method, shape) == "lookback" else None
             way = {"reverse": reverse, "exclusive": exclusive}

@@ -63,7 +63,7 @@ def test_tiles_as_methods_take_them(method, exclusive):
         assert tuned.warps == 1 or tuned.window * tuned.lanes >= 32 * tuned.warps, (shape, tuned)
         if tuned.chunk:
             threads = 32 * tuned.warps
-            assert tuned.length * tuned.lanes == threads * tuned.chunk * tuned.together, shape
+            assert tuned.length * tuned.lanes % (threads * tuned.chunk * tuned.together) == 0, shape
 
 
 def test_parts_are_whole_strips():

@@ -18,7 +18,6 @@ from jscan.kernels.tuning.choose import block as block
 from jscan.kernels.tuning.choose import chain as chain
 from jscan.kernels.tuning.choose import chosen as chosen
 from jscan.kernels.tuning.choose import columns as columns
-from jscan.kernels.tuning.choose import is_heavy_half as is_heavy_half
 from jscan.kernels.tuning.choose import longest_block as longest_block
 from jscan.kernels.tuning.choose import lookback as lookback
 from jscan.kernels.tuning.choose import serial as serial
@@ -31,14 +30,16 @@ from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
 from jscan.kernels.tuning.folding import Rows as Rows
 from jscan.kernels.tuning.folding import folded as folded
-from jscan.kernels.tuning.folding import is_slow_in_a_block as is_slow_in_a_block
+from jscan.kernels.tuning.folding import several_of_a_block as several_of_a_block
 from jscan.kernels.tuning.folding import suits_no_block as suits_no_block
 from jscan.kernels.tuning.grouped import copies as copies
 from jscan.kernels.tuning.grouped import group_sizes as group_sizes
 from jscan.kernels.tuning.grouped import in_groups as in_groups
 from jscan.kernels.tuning.holding import as_read as as_read
 from jscan.kernels.tuning.holding import suits_mirrored as suits_mirrored
+from jscan.kernels.tuning.long_steps import is_heavy_half as is_heavy_half
 from jscan.kernels.tuning.measured import device as device
+from jscan.kernels.tuning.one_row import backwards as backwards
 from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows
 from jscan.kernels.tuning.one_row import suits_bits_of_words as suits_bits_of_words

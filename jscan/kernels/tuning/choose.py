@@ -27,6 +27,13 @@ from jscan.kernels.tuning.cut import (
     first_match,
     next_power_of_2,
 )
+from jscan.kernels.tuning.long_steps import (
+    is_heavy_double,
+    is_heavy_half,
+    is_heavy_wide_pair,
+    of_heavy_double,
+    of_heavy_half,
+)
 from jscan.kernels.tuning.pressure import more_warps, of_a_warp, of_steps
 from jscan.kernels.tuning.starting import are_many_programs
 
@@ -62,7 +69,7 @@ def block(shape: Shape) -> Tuning | None:
         most *= 4 // min(shape.width, 4)
     # Maximum and sum of exponentials of rows of 69, float64, by segments, 0.26 of copy speed by
     # four rows, 0.49 by one (H100, 2026-11-27).
-    one = _is_heavy_wide_pair(shape) and shape.segmented and length >= 128
+    one = is_heavy_wide_pair(shape) and shape.segmented and length >= 128
     if shape.inner == 1 and are_many_programs(shape, length, most):
         most *= 2
     if lanes >= shape.inner and not one:
@@ -196,7 +203,7 @@ def _full(shape: Shape) -> Rule:
     if by_words and shape.segmented and shape.equations > LIGHT:
         # logaddexp of (1280, 50257), 247 µs with 512 places, 340 with 1024 (H200, 2026-11-23).
         length = min(length, 512)
-    if _is_heavy_wide_pair(shape):
+    if is_heavy_wide_pair(shape):
         # Maximum and sum of exponentials of one row of 50 million float64, 0.09 of copy speed with
         # 1024 places and one warp, which spill 856 bytes, 0.30 with 512 and four, 0.33 so; of 76
         # million, exclusive, 0.21 and 0.27 (H100, 2026-11-27).
@@ -215,52 +222,27 @@ def _full(shape: Shape) -> Rule:
         # and what is reversed is not known here.
         length = max(length, 1024)
     if is_heavy_double(shape):
-        return _of_heavy_double(shape, dataclasses.replace(rule, length=length))
-    if by_words and is_heavy_half(shape):
-        # logaddexp of (2048, 30522), bfloat16, by segments, 0.37 of copy speed, and 0.41 so (H100,
-        # 2026-11-26).
-        return dataclasses.replace(rule, length=2048, warps=2)
+        return of_heavy_double(shape, dataclasses.replace(rule, length=length))
+    if is_heavy_half(shape):
+        return of_heavy_half(shape, dataclasses.replace(rule, length=length), by_words)
+    one_double = (shape.width, shape.leaves, shape.segmented) == (8, 1, False)
+    if one_double and 2 < shape.equations <= HEAVY:
+        # a + b + a b of 50520996 int64 0.73 of copy speed with 2048 places, 0.83 so; of odd rows, a
+        # + b + a b / 2 of 50003853 float64, reversed, 0.72 with 512 and 0.80, the greatest by size
+        # of 51036125 0.74 and 0.86 (H100, 2026-11-28).
+        length = min(rule.length, 1024)
+    if (shape.leaves, shape.width) == (3, 24) and shape.outer == 1 and not shape.segmented:
+        # Welford's of 47501359 float64 0.49 of copy speed, 0.57 so, of 75762263, of which one
+        # result is wanted, 0.34 and 0.39 (H100, 2026-11-28).
+        return dataclasses.replace(rule, length=1024, warps=4) if shape.equations > LIGHT else rule
     return dataclasses.replace(rule, length=length)
-
-
-def _of_heavy_double(shape: Shape, rule: Rule) -> Rule:
-    """The tile of one leaf of eight bytes, under functions of many instructions.
-
-    A thread of few elements has a short program, and a tile of one row enough of them for the way
-    back. logaddexp, float64, of copy speed (H100, 2026-11-26): (65042533,) 0.28 with 1024 places,
-    0.20 with 256, 0.37 with 1024 by four warps; (1602, 50265) 0.35, 0.47 and 0.44; (40, 2203085),
-    exclusive, 0.38, 0.52 and 0.44; (39, 2103712), exclusive, by segments, 0.39, 0.43 and 0.39.
-    """
-    if shape.outer > 1:
-        return dataclasses.replace(rule, length=256, warps=1)
-    return rule if shape.segmented else dataclasses.replace(rule, length=1024, warps=4)
-
-
-def is_heavy_double(shape: Shape) -> bool:
-    """Whether there is one leaf of eight bytes, under functions of many instructions."""
-    return shape.long_steps and (shape.width, shape.leaves) == (8, 1)
-
-
-def is_heavy_half(shape: Shape) -> bool:
-    """Whether there is one leaf of two bytes, under functions of many instructions."""
-    return shape.long_steps and (shape.width, shape.leaves) == (2, 1)
-
-
-def is_heavy_pair(shape: Shape) -> bool:
-    """Whether there are two leaves of four bytes under exponentials, without segments."""
-    return shape.long_steps and (shape.width, shape.leaves) == (8, 2) and not shape.segmented
-
-
-def _is_heavy_wide_pair(shape: Shape) -> bool:
-    """Whether there are two leaves of eight bytes under exponentials."""
-    return shape.long_steps and (shape.width, shape.leaves) == (16, 2)
 
 
 def full_rule(shape: Shape) -> Rule:
     """The first rule that holds for the shape where there are elements enough."""
     rule = first_match(measured.device().full, shape)
     assert rule is not None, "the last rule holds for every shape"
-    if _is_heavy_wide_pair(shape) and shape.segmented:
+    if is_heavy_wide_pair(shape) and shape.segmented:
         # The same of 76 million float64 beside int32 flags, 0.21 of copy speed folded, 0.31 with
         # 256 places, 0.42 so (H100, 2026-11-27).
         return dataclasses.replace(rule, length=128, warps=1)
@@ -286,6 +268,12 @@ def _beside_lanes(shape: Shape) -> Tuning:
     lanes, warps = min(32, next_power_of_2(shape.inner)), 1
     # Of complex numbers a product has many equations, and is not heavy; logaddexp is.
     light = shape.equations <= (64 if shape.complex else LIGHT)
+    steep = not light and (shape.complex or shape.long_steps) and not shape.segmented
+    if steep and shape.inner in (3, 4) and (shape.leaves, shape.width) == (2, 8):
+        # Maximum and sum of exponentials of (26362923, 3), float32, reversed, 0.16 of copy speed by
+        # 256 x 4 and one warp, 0.23 so, logaddexp of (19410437, 4), complex64, 0.22 and 0.36 (H100,
+        # 2026-11-28).
+        return Tuning(length=512, lanes=4, warps=4, window=32)
     if 4 < shape.inner < (32 if shape.leaves == 1 and light else 17):
         return _of_few_lanes(shape, light=light)
     length = min(measured.device().lane_elements // lanes // shape.registers, 1024)

@@ -2,11 +2,101 @@
 
 from __future__ import annotations
 
-from jscan.kernels.tuning.cut import LIGHT, Shape, Tuning, next_power_of_2
+from jscan import extent
+from jscan.kernels.tuning.cut import LIGHT, THREADS, Shape, Tuning, next_power_of_2
 
 MANY = 16
 """Operators of more equations are not repeated for the positions of a chunk: programs would take a
 minute to compile, for 32 equations and 32 positions."""
+
+
+LONGER = 2**13
+"""Positions of an axis whose tiles are long."""
+
+
+def long_tiles(shape: Shape) -> Tuning | None:
+    """The tile of 256 positions of a long axis beside 9 to 63 lanes; None where another is faster.
+
+    A thread has two to four chunks of 16 positions. The shorter tiles are, the more of them are
+    between a tile and the last that knows what came before. Of copy speed, as cut before and so,
+    about 2^26 elements (H100, 2026-11-28):
+
+        bfloat16 sums of 14 lanes, by flags of each lane, 16 by ids     .48 .79   .77 .79
+        int32 sums of 16 lanes, bits of 13, maxima of 12, by segments   .81 .62 .68   .86 .70 .79
+        float64 maxima of 11 lanes, sums of 12 and 25, by segments      .54 .70 .73   .75 .84 .78
+        float64 recurrences of 11, 18, 29 and 40 lanes                  .42 .28 .40 .38
+                                                                        .54 .48 .51 .47
+        float16 sums of 32 lanes, bfloat16 of (64, 32768, 30)           .42 .54   .75 .80
+        bfloat16 maxima of 47 lanes, sums of 50                         .50 .55   .55 .66
+        float32 recurrences of 22, 26 and 32 lanes                      .49 .54 .69   .63 .68 .76
+        the place of the greatest of 20 lanes, float32                  .58   .68
+        int32 recurrences of 32 lanes, by segments of 10,000            .52   .80
+        float32 sums of 20 lanes, by segments of 10,000                 .46   .75
+        int64 sums of 55 lanes, float32 of 37, complex64 of 40          .59 .62 .66   .76 .71 .71
+
+    But float16 minima of 19 lanes by segments 0.54 and 0.40, bfloat16 sums of 18 0.63 and 0.51,
+    float32 sums of 41 0.83 and 0.74, float32 recurrences of 17 0.74 and 0.58, int64 ones of 12 0.79
+    and 0.70, complex64 sums of 20 0.83 and 0.75, float64 ones of 41, of each lane's own, 0.75 and
+    0.71; without segments bfloat16 recurrences of 24 lanes 0.46 and 0.42, of 12 0.52 and 0.33.
+    """
+    few = shape.outer * shape.n * shape.inner < 2**22 or not LONGER <= shape.n < extent.FAR
+    light = shape.equations <= MANY and not shape.long_steps
+    if few or not light or not shape.even or shape.leaves > 2 or not 8 < shape.inner < 64:
+        return None
+    if shape.inner <= 16:
+        suits, lanes, warps = _suits_16(shape), 16, 4
+    elif shape.inner <= THREADS:
+        suits, lanes, warps = _suits_32(shape), THREADS, 4
+    else:
+        suits, (lanes, warps) = _suits_64(shape), _of_64(shape)
+    return Tuning(256, lanes, warps, window=16, chunk=16) if suits else None
+
+
+def _suits_16(shape: Shape) -> bool:
+    """Whether 9 to 16 lanes are in long tiles."""
+    pair = shape.leaves == 2
+    if shape.complex:
+        return not shape.segmented
+    if not shape.segmented:
+        return pair and shape.each == 8 and shape.inner > 10
+    if pair or shape.each == 1:
+        return False
+    if shape.each == 2:
+        # Of fewer, even lanes a thread takes two (`_segmented`), where that compiles soon enough.
+        apart = shape.own_flags or shape.equations > 2
+        return shape.inner > 13 or (shape.inner % 2 == 0 and apart)
+    return shape.each == 8 or (shape.inner > 9 and shape.equations <= 2)
+
+
+def _suits_32(shape: Shape) -> bool:
+    """Whether 17 to 32 lanes are."""
+    whole = shape.inner == THREADS
+    if shape.complex or (shape.leaves == 2 and shape.each == 8):
+        return not shape.segmented
+    if shape.leaves == 2:
+        return shape.each == 4 and (whole or not shape.segmented)
+    if shape.each == 2:
+        return whole or not shape.segmented or (shape.own_flags and shape.inner % 2 == 0)
+    return shape.each == 8 or (shape.each == 4 and (whole or shape.segmented))
+
+
+def _suits_64(shape: Shape) -> bool:
+    """Whether 33 to 63 lanes are."""
+    if shape.segmented:
+        return shape.leaves == 1 and shape.each == 8 and not shape.own_flags
+    if shape.each == 8:
+        return True
+    if shape.leaves == 2 or shape.each == 1:
+        return False
+    if shape.each == 4:
+        return shape.outer <= 8
+    return shape.inner % 2 == 1 or shape.inner >= 48
+
+
+def _of_64(shape: Shape) -> tuple[int, int]:
+    """Lanes and warps of the tile of 33 to 63 lanes."""
+    together = shape.each == 4 or (shape.each == 2 and shape.inner % 2 == 0)
+    return (64, 8) if together else (THREADS, 4)
 
 
 def few_lanes(shape: Shape) -> Tuning | None:

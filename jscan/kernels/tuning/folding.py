@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 from jscan import extent
-from jscan.kernels.tuning.choose import is_heavy_pair
-from jscan.kernels.tuning.cut import LIGHT, THREADS, Shape, Tuning
+from jscan.kernels.tuning.cut import HEAVY, LIGHT, THREADS, Shape, Tuning
+from jscan.kernels.tuning.long_steps import is_heavy_pair
 
 FEWEST = 2**24
 """Fewer elements were not measured."""
@@ -47,7 +47,9 @@ def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
     few = shape.outer * shape.n < FEWEST
     if given or otherwise or few or shape.inner > 1 or shape.n >= extent.FAR:
         return chosen
-    if shape.leaves > 3:  # eight leaves of bytes spill 744 bytes, four of halves 3094 (sm_90)
+    if (
+        shape.leaves > 3 and not shape.complex
+    ):  # eight leaves of bytes spill 744 bytes, four of halves 3094 (sm_90)
         return chosen
     if shape.segmented:
         cut = _by_segments(shape, rows)
@@ -66,6 +68,35 @@ def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
 
 Folds = tuple[int, int, int]
 """The length of a tile, the neighbours that are folded, and warps."""
+WELFORD: Folds = (512, 4, 1)
+"""Of three leaves of float32 with many equations. Welford's, of copy speed, by 256 places and so
+(H100, 2026-11-28): (34, 2354859) 0.42 and 0.66, (6, 11243871), reversed, 0.58 and 0.77; by
+segments (32, 256, 10559), exclusive, 0.65 and 0.68, (61863612,) 0.74 and 0.88."""
+
+
+def _is_welford(shape: Shape) -> bool:
+    """Whether there are three leaves of four bytes, and many equations."""
+    words = (shape.leaves, shape.width) == (3, 12) and shape.even
+    return words and shape.equations > 2 * LIGHT and not shape.long_steps
+
+
+def _of_uneven(shape: Shape) -> Folds | None:
+    """The cut of rows of leaves that differ in width, such as flags and numbers, whole.
+
+    By an operator of one's own that restarts at flags, of copy speed, as cut before and folded
+    (H100, 2026-11-28): int32 (19, 4743883) 0.52 and 0.85, float32 (6, 14614665), reversed, 0.51 and
+    0.79, (8, 7452894), reversed, exclusive, 0.37 and 0.71, (1091, 50257) 0.75 and 0.90, (1024,
+    50265), reversed, 0.68 and 0.87; float64 (7, 13477987) 0.47 and 0.76, uint64 (33, 1694802) 0.47
+    and 0.69, complex64 (73060439,), reversed, 0.53 and 0.83. The place of the greatest of (34,
+    1620733), float16, 0.72 and 0.82, of (2, 23283901), int8, exclusive, 0.39 and 0.71.
+    """
+    if shape.long_steps or shape.equations > 2 * LIGHT:
+        return None
+    if shape.complex:
+        return (1024, 2, 1) if (shape.leaves, shape.width) == (3, 9) else None
+    if shape.leaves > 2:
+        return None
+    return (1024, 8, 1) if shape.width <= 7 else (1024, 2, 1)
 
 
 def suits_no_block(shape: Shape) -> bool:
@@ -77,18 +108,22 @@ def suits_no_block(shape: Shape) -> bool:
     return long and is_heavy_pair(shape) and shape.even and shape.uneven and shape.tile is None
 
 
-def is_slow_in_a_block(shape: Shape) -> bool:
-    """Whether rows of 64 bits that fit a tile had better be several, of 512 positions.
+def several_of_a_block(shape: Shape, *, reverse: bool) -> int:
+    """The positions of several tiles for rows of 64 bits that fit one; 0 where one is better.
 
     What takes several instructions spills: of copy speed, in a tile and so (H100, 2026-11-27), the
     least of (28996, 3174), float64, 0.36 and 0.80, the greatest of (16937, 3512), int64, 0.47 and
     0.89, a + b + a b of (32918, 1439), uint64, 0.67 and 0.88. But float64 affine of (32003, 2791)
-    0.74 and 0.68, products of (32000, 2432), uint64, 0.96 and 0.91.
+    0.74 and 0.68, products of (32000, 2432), uint64, 0.96 and 0.91. Sums of rows that begin inside
+    of words, from their ends, int64 (29191, 3023), 0.51, 0.87, and 0.92 by 1024 positions.
     """
     long = shape.n > 1024 and shape.outer * shape.n >= FEWEST and shape.inner == 1
     alone = (shape.width, shape.leaves) == (8, 1) and not shape.segmented and shape.tile is None
-    several = shape.extrema or (shape.integers and shape.equations > 1)
-    return long and alone and several and not shape.long_steps
+    if not (long and alone) or shape.long_steps:
+        return 0
+    if shape.extrema or (shape.integers and shape.equations > 1):
+        return 512
+    return 1024 if reverse and shape.uneven and shape.equations == 1 else 0
 
 
 def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
@@ -106,12 +141,15 @@ def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
     if each == 1 and shape.even:
         return 2048, 16 if rows.flags < 2 else 8, 1
     if shape.leaves > 2:
-        return None
+        return WELFORD if _is_welford(shape) else None
     if each <= 2 and shape.width < 8:
-        return 1024, 8, 1
+        # Affine ones of (3003, 28996), bfloat16, exclusive, 0.61 and 0.72 (H100, 2026-11-28).
+        apart = shape.outer > 1 and shape.exclusive and (shape.leaves, each) == (2, 2)
+        return (512 if apart else 1024), 8, 1
     if each == 8 and shape.long_steps:
-        # Maximum and sum of exponentials, float64, 0.21, and 0.42 as cut before.
-        return None
+        # Maximum and sum of exponentials of float64, one row, in tiles of 128 0.27 and 0.44, folded
+        # by eight 0.21, so 0.41 and 0.59 (H100, 2026-11-28).
+        return 256, 2, 1
     if each == 4 and shape.even and rows.flags and (shape.equations <= 2 or shape.integers):
         # Beside bytes of flags these are at 0.9 and more as they are: minima of float32, reversed,
         # 0.97 and 0.87, int32 recurrences with a start 0.91 and 0.82; beside bits xor of int32 0.86
@@ -136,7 +174,9 @@ def _of_short_rows(shape: Shape) -> Folds | None:
     if not shape.even:
         return (1024, 8, 1) if shape.width <= 6 else None
     if each == 1:
-        return (2048, 16, 1) if shape.leaves == 1 else (1024, 8, 1)
+        # a + b + a b of rows of 34, int8, exclusive, 0.51 and 0.63 (H100, 2026-11-28).
+        several = shape.exclusive and 2 < shape.equations <= LIGHT
+        return (2048, 16, 1) if shape.leaves == 1 and not several else (1024, 8, 1)
     if each == 2:
         return 1024, 8, 1
     return (1024 if (each, shape.leaves) == (4, 1) else 512), 4, 1
@@ -153,10 +193,14 @@ def _of_rows(shape: Shape, rows: Rows) -> Folds | None:
     """
     each = shape.width // shape.leaves
     simple = shape.leaves == 1 and shape.equations == 1
-    if shape.complex or not shape.even or each > 4 or (shape.leaves > 2 and each > 1):
+    if not shape.even:
+        return _of_uneven(shape)
+    if _is_welford(shape):
+        return WELFORD
+    if shape.complex or each > 4 or (shape.leaves > 2 and each > 1):
         return None
     if each == 1:
-        return _of_bytes(shape, rows.row)
+        return _of_bytes(shape, rows.row, shifted=rows.reverse or shape.exclusive)
     if simple and rows.row >= LONG and (rows.reverse or shape.exclusive):
         return None
     if each == 2:
@@ -169,34 +213,48 @@ def _of_rows_apart(shape: Shape) -> Folds | None:
     if is_heavy_pair(shape) and shape.even and not shape.complex:
         return (1024, 4, 2) if shape.uneven else None
     each = shape.width // shape.leaves
-    return _of_bytes(shape, 0) if each == 1 and shape.even else None
+    if not shape.even:
+        return _of_uneven(shape)
+    return _of_bytes(shape, 0) if each == 1 else None
 
 
 def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
     """The cut of one row.
 
     Of halves sqrt(a² + b²), float16, 0.51 and 0.79, bfloat16, 0.51 and 0.72 by two warps (0.60 by
-    one and half the places); sums 0.87 and 0.94, but in reverse, bfloat16, 0.94 and 0.88, and the
-    greatest by size in reverse 0.65 and 0.60; recurrences 0.81 and 0.88; complex products 0.75 and
-    0.89. Of words a + b + a b 0.85 and 0.94, but sums are at 0.95 and more as they are; Welford,
-    exclusive, 0.74 and 0.82; recurrences that are held 0.92 and 0.87. Own flags and int32 0.61 and
-    0.86; the place of the greatest, bfloat16, 0.76 and 0.87, float32 and 1024 places 0.81 and 0.86,
-    float64 0.84 and 0.90.
+    one and half the places); sums 0.87 and 0.94, but in reverse, bfloat16, 0.94 and 0.88;
+    recurrences 0.81 and 0.88; complex products 0.75 and 0.89. Of words a + b + a b 0.85 and 0.94,
+    but sums are at 0.95 and more as they are; Welford, exclusive, 0.74 and 0.82; recurrences that
+    are held 0.92 and 0.87. Own flags and int32 0.61 and 0.86; the place of the greatest, bfloat16,
+    0.76 and 0.87, float32 and 1024 places 0.81 and 0.86, float64 0.84 and 0.90.
     """
     each, light = shape.width // shape.leaves, shape.equations <= LIGHT
-    if shape.complex:
-        return None
     if not shape.even:
         if shape.width <= 7:
-            return 2048, 8, 1
-        return (1024, 2, 1) if shape.leaves == 2 and shape.width > 9 else None
+            # Own flags and bfloat16, exclusive, 0.53 and 0.61 by two warps (H100, 2026-11-28).
+            return 2048, 8, 2 if shape.exclusive and shape.width < 4 else 1
+        return _of_uneven(shape)
+    if shape.width == 16 and shape.leaves in (2, 4) and light and not shape.long_steps:
+        # Affine uint64, exclusive, in reverse, 0.58 and 0.81 (H100, 2026-11-28).
+        return (1024, 2, 1) if shape.exclusive and shape.leaves == 2 else None
+    if shape.complex:
+        # The same of complex64, by a lambda, 0.70 and 0.79 (H100, 2026-11-28).
+        pair = (shape.leaves, shape.width) == (4, 16) and LIGHT < shape.equations <= HEAVY
+        return (512, 2, 1) if pair and shape.exclusive else None
     if each == 1:
         return _of_bytes(shape, LONG)
     if each == 2 and shape.leaves == 1:
-        left = shape.equations == 1 and rows.reverse
-        return None if left or (shape.selects and not shape.exclusive) else (4096, 8, 2)
+        if shape.selects and not shape.exclusive:
+            # The greatest by size of 62603339 float16 0.63 and 0.87, of 69367500 bfloat16 in
+            # reverse 0.36 and 0.79 (H100, 2026-11-28).
+            return 2048, 8, 1
+        return None if shape.equations == 1 and rows.reverse else (4096, 8, 2)
     if each == 2 and shape.leaves == 2:
         return None if shape.exclusive else ((4096 if light else 2048), 8, 1)
+    if (shape.leaves, each) == (1, 8) and not shape.integers and 2 < shape.equations <= HEAVY:
+        # Of float64 sqrt(a² + b²) 0.41 and 0.46, a + b + a b / 2, reversed, 0.72 and 0.80, the
+        # greatest by size 0.74 and 0.86 (H100, 2026-11-28).
+        return 1024, 2, 1
     if each in (2, 8) or chosen.held:
         return None
     if shape.leaves == 1:
@@ -209,13 +267,18 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
     return (2048 if light and not shape.selects else 1024), 4, 1
 
 
-def _of_bytes(shape: Shape, row: int) -> Folds:
+def _of_bytes(shape: Shape, row: int, *, shifted: bool = False) -> Folds:
     """The cut of bytes.
 
     Recurrences of int8, one row, 0.42 and 0.71; the greatest by size 0.30 and 0.50, by two warps;
     sums of (31, 1618853) 0.69 and 0.82, with 2048 places 0.71; or of (512, 24842) 0.70 and 0.84,
-    with 4096 places 0.72.
+    with 4096 places 0.72. Where words are turned, or read beside, a + b + a b of (6521, 11801),
+    int8, reversed, 0.50 with 2048 places, 0.68 with 1024; min(a + b, 100) of (8951, 8623), uint8,
+    reversed, 0.39 by two warps, 0.44 by one (H100, 2026-11-28).
     """
+    alone = shifted and shape.leaves == 1 and shape.equations > 2 and 0 < row < LONG
     if shape.equations > LIGHT * shape.leaves:
-        return 4096, 16, 2
+        return (2048, 16, 1) if alone else (4096, 16, 2)
+    if alone:
+        return 1024, 16, 1
     return (4096 if row >= LONG and shape.leaves < 3 else 2048), 16, 1

@@ -50,11 +50,15 @@ def as_read(
     few_lanes = 1 < shape.inner < 32
     if few_lanes and may_weave is not None and not given:
         woven = weaving.of_few_lanes(shape)
-        if woven is not None and woven.length < shape.n and may_weave(woven):
-            return woven
+        if woven is not None and woven.length < shape.n:
+            if may_weave(woven):
+                return woven
+            if weaving.suits_unwoven(shape):
+                return dataclasses.replace(woven, woven=0)
     if given or shape.n >= extent.FAR:
         return chosen
-    for of_any_operator in (by_segments.twice, _of_some_lanes, chunks.wide, _of_logarithms):
+    of_kinds = (chunks.long_tiles, by_segments.twice, _of_some_lanes, chunks.wide, _of_logarithms)
+    for of_any_operator in of_kinds:
         found = of_any_operator(shape)
         if found is not None and found.length < shape.n:
             return found

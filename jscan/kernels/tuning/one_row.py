@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from jscan.kernels.tuning import choose, measured, pressure
-from jscan.kernels.tuning.cut import LIGHT, Shape, Tuning, first_match
+from jscan.kernels.tuning.cut import HEAVY, LIGHT, Shape, Tuning, first_match
 from jscan.kernels.tuning.folding import LONG, SHORT
+from jscan.kernels.tuning.long_steps import is_heavy_double, is_heavy_half
 
 
 def suits_one_row(shape: Shape) -> bool:
@@ -17,7 +18,7 @@ def suits_one_row(shape: Shape) -> bool:
     of 65 0.79 and 0.93, of 16381 0.71 and 0.83; bfloat16, of 671 0.85 and 0.61, of 3 0.57 and 0.64,
     of 65 0.30 and 0.61, of 16381 0.36 and 0.62.
     """
-    if choose.is_heavy_double(shape) and not shape.segmented and shape.n > 4096:
+    if is_heavy_double(shape) and not shape.segmented and shape.n > 4096:
         # logaddexp of (1602, 50265), float64, 5100 µs one behind the other: tiles in which a row
         # begins are walked, and spill 5500 bytes (H100, 2026-11-26).
         return False
@@ -72,17 +73,21 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool, reverse: bool)
     tuned = choose.of_neighbours(shape, choose.full_rule(plain))
     # Longer ones spill beside what walks.
     tuned = dataclasses.replace(tuned, length=min(tuned.length, 4096))
+    few = first_match(measured.device().few, flagged)
+    if few is None and _fits_short_tiles(shape, row, exclusive=exclusive):
+        length = 512 if shape.leaves == 2 else 1024
+        return Tuning(length=length, lanes=1, warps=1, window=32)
     if _restarts_in_every_tile(shape, row):
         # A program that reads elements beside and walks, too, outgrows the instruction cache.
-        length, warps = ((512 if reverse else 1024), 1) if exclusive else (2048, 2)
-        return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
+        # Not exclusive, (512, 100277), float16, 0.61 by two warps, 0.66 by one (2026-11-28).
+        length = (512 if reverse else 1024) if exclusive else 2048
+        return Tuning(length=length, lanes=1, warps=1, window=32)
     held = _held(shape, row, exclusive=exclusive)
     # Rows of 16381, uint8, 73 µs with tiles of 4096 that are walked, 96 with restarts in each.
     if walks and row >= 3 * (held or tuned.length):
         return dataclasses.replace(
             tuned, length=held or tuned.length, strip=512, held=512 if held else 0
         )
-    few = first_match(measured.device().few, flagged)
     tuned = choose.of_neighbours(shape, few or choose.full_rule(flagged))
     if few is None and (shape.width, shape.leaves) == (1, 1) and shape.equations > LIGHT:
         # The greatest by size of 55 million int8, from the other end, 183 µs, 215 with 1024 places;
@@ -90,6 +95,25 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool, reverse: bool)
         return dataclasses.replace(tuned, length=2048)
     length = min(tuned.length, 1024 * tuned.warps)
     return dataclasses.replace(tuned, length=pressure.of_restarts(shape, length))
+
+
+def _fits_short_tiles(shape: Shape, row: int, *, exclusive: bool) -> bool:
+    """Whether rows had better restart in short tiles, than be walked in long ones.
+
+    Of copy speed, walked where a row begins, and so (H100, 2026-11-28): int64 recurrences of (256,
+    100277) 0.65 and 0.73; logaddexp of (2221, 21863), float32, exclusive, 0.51 and 0.92; a + b + a
+    b / 2 of (6, 5203901), float64, exclusive, 0.70 with 512 positions, 0.75 with 1024.
+    """
+    if shape.segmented or row < SHORT:
+        return False
+    if shape.long_steps:
+        alone = (shape.width, shape.leaves) == (4, 1)
+        return alone and exclusive and row < LONG
+    if shape.complex:
+        return False
+    several = shape.leaves == 1 and 2 < shape.equations <= HEAVY
+    pair = (shape.width, shape.leaves) == (16, 2) and row < LONG
+    return pair or (shape.width == 8 and several)
 
 
 def _restarts_in_every_tile(shape: Shape, row: int) -> bool:
@@ -101,7 +125,7 @@ def _restarts_in_every_tile(shape: Shape, row: int) -> bool:
     and 0.56, 0.68, 0.65; in reverse (1024, 32003) 0.32, and 0.36, 0.56, 0.59, (1581, 50257) 0.39,
     and 0.31, 0.34, 0.45. But (8, 6206413), exclusive, 0.57 and 0.44, rows of 9 0.50 and 0.47.
     """
-    return choose.is_heavy_half(shape) and SHORT <= row < LONG
+    return is_heavy_half(shape) and SHORT <= row < LONG
 
 
 def _held(shape: Shape, row: int, *, exclusive: bool) -> int:
@@ -127,3 +151,16 @@ def moved(shape: Shape, chosen: Tuning, steps: int) -> Tuning:
     if shape.tile is not None or not shape.segmented or shape.inner > 1 or chosen.rows > 1:
         return chosen
     return dataclasses.replace(chosen, length=min(chosen.length, 2048 // 2**steps * chosen.warps))
+
+
+def backwards(shape: Shape, chosen: Tuning) -> Tuning:
+    """The tile of rows of one leaf of eight bytes, scanned from their ends, whose words are turned.
+
+    Sums with 2048 places and so, of copy speed (H100, 2026-11-28): uint64 (34, 1853326) 0.65 and
+    0.93, (4, 2048, 7076) 0.62 and 0.88; int64 (29191, 3023) 0.51 in a tile of 4096, 0.92 by 1024.
+    """
+    alone = (shape.width, shape.leaves) == (8, 1) and shape.inner == 1 and shape.outer > 1
+    given = shape.tile is not None or shape.segmented or shape.long_steps or chosen.rows > 1
+    if given or not alone or chosen.length > 2048 or shape.equations > 2:
+        return chosen
+    return dataclasses.replace(chosen, length=min(chosen.length, 512), warps=1, window=32)

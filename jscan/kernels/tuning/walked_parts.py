@@ -9,7 +9,7 @@ look back are as slow by long segments, and slower by short ones.
 from __future__ import annotations
 
 from jscan import extent
-from jscan.kernels.tuning import measured
+from jscan.kernels.tuning import chunks, measured
 from jscan.kernels.tuning.cut import LIGHT, SECTOR, THREADS, Shape, Tuning, next_power_of_2
 
 ENOUGH = 2**22
@@ -22,6 +22,8 @@ def of_lanes(shape: Shape) -> Tuning | None:
     """The parts of an axis beside 3 lanes and more; None where tiles that look back are better."""
     few = shape.outer * shape.n * shape.inner < ENOUGH or shape.n < LONGER
     if few or shape.tile is not None or shape.n >= extent.FAR:
+        return None
+    if chunks.long_tiles(shape) is not None:
         return None
     if not shape.even and (shape.inner >= 64 or (shape.leaves, shape.width) != (2, 12)):
         return None

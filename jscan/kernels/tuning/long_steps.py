@@ -1,0 +1,55 @@
+"""Operators of long steps, such as exponentials: which these are, and the tiles of some."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jscan.kernels.tuning.cut import Rule, Shape
+
+
+def is_heavy_double(shape: Shape) -> bool:
+    """Whether there is one leaf of eight bytes, under functions of many instructions."""
+    return shape.long_steps and (shape.width, shape.leaves) == (8, 1)
+
+
+def is_heavy_half(shape: Shape) -> bool:
+    """Whether there is one leaf of two bytes, under functions of many instructions."""
+    return shape.long_steps and (shape.width, shape.leaves) == (2, 1)
+
+
+def is_heavy_pair(shape: Shape) -> bool:
+    """Whether there are two leaves of four bytes under exponentials, without segments."""
+    return shape.long_steps and (shape.width, shape.leaves) == (8, 2) and not shape.segmented
+
+
+def is_heavy_wide_pair(shape: Shape) -> bool:
+    """Whether there are two leaves of eight bytes under exponentials."""
+    return shape.long_steps and (shape.width, shape.leaves) == (16, 2)
+
+
+def of_heavy_double(shape: Shape, rule: Rule) -> Rule:
+    """The tile of one leaf of eight bytes, under functions of many instructions.
+
+    A thread of few elements has a short program, and a tile of one row enough of them for the way
+    back. logaddexp, float64, of copy speed (H100, 2026-11-26): (65042533,) 0.28 with 1024 places,
+    0.20 with 256, 0.37 with 1024 by four warps; (1602, 50265) 0.35, 0.47 and 0.44; (40, 2203085),
+    exclusive, 0.38, 0.52 and 0.44; (39, 2103712), exclusive, by segments, 0.39, 0.43 and 0.39.
+    """
+    if shape.outer > 1:
+        # (25, 2409982), reversed, 0.55 with 256 places, 0.65 with 512 (2026-11-28).
+        return dataclasses.replace(rule, length=256 if shape.segmented else 512, warps=1)
+    return rule if shape.segmented else dataclasses.replace(rule, length=1024, warps=4)
+
+
+def of_heavy_half(shape: Shape, rule: Rule, by_words: bool) -> Rule:
+    """The tile of one leaf of two bytes, under functions of many instructions.
+
+    logaddexp of bfloat16 by segments, of copy speed with 2048 places by two warps, and 1024 by one
+    (H100, 2026-11-28): (2048, 30522) 0.76 and 0.89, (512, 100277) 0.51 and 0.63, (1815, 50265) 0.50
+    and 0.54, but exclusive, (8, 2048, 5754), float16, 0.44 and 0.41. Without segments, exclusive,
+    (572, 151936), 0.61 with 4096 places and 0.89 so.
+    """
+    if by_words and shape.exclusive:
+        return dataclasses.replace(rule, length=2048, warps=2)
+    shorter = by_words or (shape.exclusive and shape.outer > 1 and not shape.segmented)
+    return dataclasses.replace(rule, length=1024) if shorter else rule
