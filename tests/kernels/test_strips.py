@@ -221,8 +221,8 @@ def test_long_axes_of_some_lanes_are_read_twice():
 
     by_segments = {"segmented": True}
     of_32, of_64 = (Tuning(256, lanes, warps=1, window=2, strip=16) for lanes in (32, 64))
-    assert cut(17, width=2) == cut(31, width=1, outer=32) == of_32
-    assert cut(50, width=2, leaves=2, equations=3) == cut(41, width=8) == of_64
+    assert cut(17, width=2, **by_segments) == cut(31, width=1, outer=32) == of_32
+    assert cut(50, width=2, leaves=2, equations=3) == cut(41, width=1) == of_64
     assert cut(41, **by_segments) == cut(41, width=1, **by_segments) == of_64
     assert cut(17, width=2, long_steps=True, equations=26, outer=100, **by_segments) == of_32
     others = [
