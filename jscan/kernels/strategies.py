@@ -48,7 +48,7 @@ def settled(
         tuned = dataclasses.replace(tuning.lookback(shape), length=several, warps=1, window=32)
     if method in LOOKING and tuned.length < shape.n:
         tuned = tuning.moved(shape, tuned, reverse + exclusive)
-        if reverse and not several:
+        if reverse and not (several or exclusive):
             tuned = tuning.backwards(shape, tuned)
         if may_hold:
             weaves = may_weave if single_pass(method, shape) == "lookback" else None

@@ -36,8 +36,10 @@ def of_heavy_double(shape: Shape, rule: Rule) -> Rule:
     exclusive, 0.38, 0.52 and 0.44; (39, 2103712), exclusive, by segments, 0.39, 0.43 and 0.39.
     """
     if shape.outer > 1:
-        # (25, 2409982), reversed, 0.55 with 256 places, 0.65 with 512 (2026-11-28).
-        return dataclasses.replace(rule, length=256 if shape.segmented else 512, warps=1)
+        # (25, 2409982), reversed, 0.55 with 256 places, 0.65 with 512, (14, 4942691) 0.50 and 0.59,
+        # (1024, 51200) 0.68 and 0.72, but (1024, 28996) 0.65 and 0.51 (2026-11-28).
+        short = shape.segmented or shape.n < 2**15
+        return dataclasses.replace(rule, length=256 if short else 512, warps=1)
     return rule if shape.segmented else dataclasses.replace(rule, length=1024, warps=4)
 
 

@@ -79,9 +79,11 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool, reverse: bool)
         return Tuning(length=length, lanes=1, warps=1, window=32)
     if _restarts_in_every_tile(shape, row):
         # A program that reads elements beside and walks, too, outgrows the instruction cache.
-        # Not exclusive, (512, 100277), float16, 0.61 by two warps, 0.66 by one (2026-11-28).
-        length = (512 if reverse else 1024) if exclusive else 2048
-        return Tuning(length=length, lanes=1, warps=1, window=32)
+        # Others by two warps and by one (2026-11-28): (512, 100277), float16, 0.61 and 0.66, (2064,
+        # 32003) 0.64 and 0.71, (283, 201337) 0.56 and 0.65; in reverse (2570, 32003) 0.58 and 0.53,
+        # (839, 64633) 0.56 and 0.51.
+        length, warps = ((512 if reverse else 1024), 1) if exclusive else (2048, 1 + reverse)
+        return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
     held = _held(shape, row, exclusive=exclusive)
     # Rows of 16381, uint8, 73 µs with tiles of 4096 that are walked, 96 with restarts in each.
     if walks and row >= 3 * (held or tuned.length):
