@@ -30,6 +30,13 @@ BACK_BESIDE_LANES = (
     *[("bfloat16", (2, 1024, 32768)), ("float32", (1, 1696, 32000)), ("float16", (64, 8192, 94))],
     *[("complex64", (2939, 12, 2278)), ("float64", (1, 128, 262144))],
 )
+FEW_LANES = (
+    *[("sum", "bfloat16", 14, True), ("sum", "int32", 16, False), ("sum", "float64", 12, True)],
+    *[("sum", "float16", 32, None), ("sum", "int64", 55, None), ("sum", "float16", 7, False)],
+    *[("recurrence", "float32", 26, None), ("recurrence", "float64", 29, None)],
+    *[("recurrence", "int32", 32, False), ("recurrence", "bfloat16", 4, None)],
+)
+"""What is scanned, its dtype, lanes, and whether these have flags of their own; None for none."""
 LONG = 2**26
 PERIOD = 100
 """How long segments are on average."""
@@ -65,6 +72,7 @@ def _calls(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
     yield from _held_whole(largest)
     yield from _bytes_beside_lanes(largest)
     yield from _backwards_beside_lanes(largest)
+    yield from _few_lanes(min(LONG, largest))
 
 
 def _held_whole(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
@@ -99,6 +107,18 @@ def _backwards_beside_lanes(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
         for own in (False, True):
             way = Way(False, False, flagged(shape, PERIOD, own=own))
             yield "recurrences of halves beside lanes", aim, recurrence("bfloat16", shape, way)
+
+
+def _few_lanes(size: int) -> Iterator[tuple[str, Aim, Drawn]]:
+    """A long axis of few lanes."""
+    for what, dtype, lanes, own in FEW_LANES:
+        shape = Shape("few lanes", (max(size // lanes, 2), lanes), 0)
+        division = Division() if own is None else flagged(shape, PERIOD, own=own)
+        way = Way(False, False, division)
+        if what == "sum":
+            yield "few lanes", Aim(0.80, None), cumulative("cumsum", dtype, shape, way)
+        else:
+            yield "few lanes", Aim(0.80, None), recurrence(dtype, shape, way)
 
 
 def _of_lanes(largest: int, outer: int, n: int, lanes: int) -> Shape:

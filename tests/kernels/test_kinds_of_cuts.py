@@ -1,0 +1,104 @@
+"""Which cut some kinds of scans get: few lanes of long axes, and rows of several leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from jscan.kernels import strategies, tuning
+
+_LANES: dict[str, Any] = {
+    "outer": 1,
+    "n": 2**20,
+    "width": 4,
+    "leaves": 1,
+    "segmented": False,
+    "equations": 1,
+}
+
+
+def test_few_lanes_of_long_axes_are_in_long_tiles():
+    def cut(inner: int, **what: Any) -> tuning.Tuning:
+        shape = tuning.Shape(**({**_LANES, "inner": inner} | what))
+        return tuning.as_read(
+            shape, tuning.lookback(shape), reverse=False, exclusive=False, may_weave=lambda _: True
+        )
+
+    by_segments: dict[str, Any] = {"segmented": True, "own_flags": True}
+    of_16, of_32, of_64 = (
+        tuning.Tuning(256, lanes, warps, window=16, chunk=16)
+        for lanes, warps in ((16, 4), (32, 4), (64, 8))
+    )
+    pair: dict[str, Any] = {"leaves": 2, "equations": 3}
+    assert cut(14, width=2, **by_segments) == cut(12, width=8, **by_segments) == of_16
+    assert cut(11, width=16, **pair) == cut(12, **by_segments) == of_16
+    assert cut(22, width=8, **pair) == cut(32, width=2) == cut(21, **by_segments) == of_32
+    assert cut(55, width=8) == cut(47, width=2) == of_32
+    assert cut(37) == cut(50, width=2) == of_64
+    others = [cut(12), cut(22), cut(22, n=2**12, width=8), cut(37, **by_segments), cut(14, width=1)]
+    others += [cut(22, width=8, long_steps=True, **pair), cut(19, width=2, segmented=True)]
+    assert not any(found in (of_16, of_32, of_64) for found in others)
+
+
+def test_lanes_that_cannot_be_woven_are_cut_as_if_they_were():
+    shape = tuning.Shape(**{**_LANES, "inner": 4, "width": 4, "leaves": 2, "equations": 3})
+
+    def cut(shape: tuning.Shape, *, weaves: bool) -> tuning.Tuning:
+        tuned = tuning.lookback(shape)
+        return tuning.as_read(
+            shape, tuned, reverse=True, exclusive=False, may_weave=lambda _: weaves
+        )
+
+    woven = cut(shape, weaves=True)
+    assert woven.woven == 8
+    assert cut(shape, weaves=False) == dataclasses.replace(woven, woven=0)
+    by_segments = dataclasses.replace(shape, n=2**21, inner=3, segmented=True)
+    assert cut(by_segments, weaves=False) != dataclasses.replace(
+        cut(by_segments, weaves=True), woven=0
+    )
+
+
+def test_rows_of_several_kinds_are_folded():
+    row: dict[str, Any] = {**_LANES, "inner": 1, "n": 2**25}
+
+    def fold(*, outer: int = 1, reverse: bool = False, **what: Any) -> tuning.Tuning:
+        shape = tuning.Shape(**(row | {"outer": outer} | what))
+        rows = tuning.Rows(shape.n, walks=False, flags=0, reverse=reverse)
+        return tuning.folded(shape, tuning.lookback(shape), rows)
+
+    def folds(length: int, count: int, warps: int = 1) -> tuning.Tuning:
+        return tuning.Tuning(length, 1, warps, window=32 * warps, fold=count)
+
+    own: dict[str, Any] = {"leaves": 2, "even": False, "equations": 4, "selects": True}
+    assert fold(outer=2, width=5, **own) == folds(1024, 8)
+    assert fold(outer=2, width=9, **own) == fold(width=9, **own) == folds(1024, 2)
+    assert fold(width=5, **own) == folds(2048, 8)
+    assert fold(width=3, exclusive=True, **own) == folds(2048, 8, warps=2)
+    of_complex: dict[str, Any] = {
+        "width": 9,
+        "leaves": 3,
+        "even": False,
+        "complex": True,
+        "equations": 7,
+    }
+    assert fold(**of_complex) == fold(outer=2, **of_complex) == folds(1024, 2)
+    welford: dict[str, Any] = {"width": 12, "leaves": 3, "equations": 10}
+    assert fold(segmented=True, **welford) == folds(512, 4)
+    assert fold(width=2, equations=4, selects=True) == folds(2048, 8)
+    assert fold(width=8, equations=4) == folds(1024, 2)
+    assert fold(width=16, leaves=2, equations=3, exclusive=True) == folds(1024, 2)
+    assert not fold(width=16, leaves=2, equations=3).fold
+    heavy: dict[str, Any] = {"width": 16, "leaves": 2, "equations": 8, "long_steps": True}
+    assert fold(segmented=True, **heavy) == folds(256, 2)
+
+
+@pytest.mark.parametrize(
+    ("n", "reverse", "length"), [(7076, True, 512), (7076, False, 2048), (3023, True, 1024)]
+)
+def test_words_of_eight_bytes_that_are_turned_are_in_short_tiles(n, reverse, length):
+    shape = tuning.Shape(**(_LANES | {"outer": 2**14, "n": n, "inner": 1, "width": 8}))
+    tuned = tuning.chosen(shape, "auto", tuning.SCAN)
+    tuned = strategies.settled(shape, tuned, "auto", reverse=reverse, exclusive=False)
+    assert tuned.length == length
