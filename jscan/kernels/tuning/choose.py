@@ -227,11 +227,11 @@ def _full(shape: Shape) -> Rule:
         return of_heavy_half(shape, dataclasses.replace(rule, length=length), by_words)
     one_double = (shape.width, shape.leaves, shape.segmented) == (8, 1, False)
     if one_double and 2 < shape.equations <= HEAVY:
-        # a + b + a b of 50520996 int64 0.73 of copy speed with 2048 places, 0.83 so; of odd rows, a
-        # + b + a b / 2 of 50003853 float64, reversed, 0.72 with 512 and 0.80, the greatest by size
-        # of 51036125 0.74 and 0.86 (H100, 2026-11-28).
+        # a + b + a b of 50520996 int64 0.73 of copy speed with 2048 places, 0.83 so (H100,
+        # 2026-11-28). Many of float64 are folded.
         length = min(rule.length, 1024)
-    if (shape.leaves, shape.width) == (3, 24) and shape.outer == 1 and not shape.segmented:
+    long = shape.outer == 1 and shape.n >= 2**24 and not shape.segmented
+    if (shape.leaves, shape.width) == (3, 24) and long:
         # Welford's of 47501359 float64 0.49 of copy speed, 0.57 so, of 75762263, of which one
         # result is wanted, 0.34 and 0.39 (H100, 2026-11-28).
         return dataclasses.replace(rule, length=1024, warps=4) if shape.equations > LIGHT else rule

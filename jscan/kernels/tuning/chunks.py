@@ -23,7 +23,8 @@ def long_tiles(shape: Shape) -> Tuning | None:
 
         bfloat16 sums of 14 lanes, by flags of each lane, 16 by ids     .48 .79   .77 .79
         int32 sums of 16 lanes, bits of 13, maxima of 12, by segments   .81 .62 .68   .86 .70 .79
-        float64 maxima of 11 lanes, sums of 12 and 25, by segments      .54 .70 .73   .75 .84 .78
+        float64 maxima of 11 lanes, sums of 25 and 41, by segments      .54 .73 .63   .75 .78 .68
+        float64 sums of 12 and 22, int64 maxima of 14, by own flags     .70 .59 .56   .84 .73 .70
         float64 recurrences of 11, 18, 29 and 40 lanes                  .42 .28 .40 .38
                                                                         .54 .48 .51 .47
         float16 sums of 32 lanes, bfloat16 of (64, 32768, 30)           .42 .54   .75 .80
@@ -32,7 +33,8 @@ def long_tiles(shape: Shape) -> Tuning | None:
         the place of the greatest of 20 lanes, float32                  .58   .68
         int32 recurrences of 32 lanes, by segments of 10,000            .52   .80
         float32 sums of 20 lanes, by segments of 10,000                 .46   .75
-        int64 sums of 55 lanes, float32 of 37, complex64 of 40          .59 .62 .66   .76 .71 .71
+        int64 sums of 55 lanes, float32 of 37, bfloat16 of 28, own      .59 .62 .32   .76 .71 .56
+        complex64 sums of 12, 16 and 40 lanes                           .68 .72 .66   .74 .81 .71
 
     But float16 minima of 19 lanes by segments 0.54 and 0.40, bfloat16 sums of 18 0.63 and 0.51,
     float32 sums of 41 0.83 and 0.74, float32 recurrences of 17 0.74 and 0.58, int64 ones of 12 0.79
@@ -41,6 +43,7 @@ def long_tiles(shape: Shape) -> Tuning | None:
     """
     few = shape.outer * shape.n * shape.inner < 2**22 or not LONGER <= shape.n < extent.FAR
     light = shape.equations <= MANY and not shape.long_steps
+    light = light and (shape.width == 8 or not shape.complex)
     if few or not light or not shape.even or shape.leaves > 2 or not 8 < shape.inner < 64:
         return None
     if shape.inner <= 16:
@@ -95,8 +98,8 @@ def _suits_64(shape: Shape) -> bool:
 
 def _of_64(shape: Shape) -> tuple[int, int]:
     """Lanes and warps of the tile of 33 to 63 lanes."""
-    together = shape.each == 4 or (shape.each == 2 and shape.inner % 2 == 0)
-    return (64, 8) if together else (THREADS, 4)
+    all_lanes = shape.each == 4 or (shape.each == 2 and shape.inner % 2 == 0)
+    return (64, 8) if all_lanes else (THREADS, 4)
 
 
 def few_lanes(shape: Shape) -> Tuning | None:

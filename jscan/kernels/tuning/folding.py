@@ -77,7 +77,7 @@ segments (32, 256, 10559), exclusive, 0.65 and 0.68, (61863612,) 0.74 and 0.88."
 def _is_welford(shape: Shape) -> bool:
     """Whether there are three leaves of four bytes, and many equations."""
     words = (shape.leaves, shape.width) == (3, 12) and shape.even
-    return words and shape.equations > 2 * LIGHT and not shape.long_steps
+    return words and 2 * LIGHT < shape.equations <= HEAVY and not shape.long_steps
 
 
 def _of_uneven(shape: Shape) -> Folds | None:
@@ -123,7 +123,8 @@ def several_of_a_block(shape: Shape, *, reverse: bool) -> int:
         return 0
     if shape.extrema or (shape.integers and shape.equations > 1):
         return 512
-    return 1024 if reverse and shape.uneven and shape.equations == 1 else 0
+    turned = reverse and shape.uneven and not shape.exclusive and shape.n >= SHORT
+    return 1024 if turned and shape.equations == 1 else 0
 
 
 def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
@@ -141,7 +142,7 @@ def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
     if each == 1 and shape.even:
         return 2048, 16 if rows.flags < 2 else 8, 1
     if shape.leaves > 2:
-        return WELFORD if _is_welford(shape) else None
+        return WELFORD if _is_welford(shape) and not 0 < rows.row < SHORT else None
     if each <= 2 and shape.width < 8:
         # Affine ones of (3003, 28996), bfloat16, exclusive, 0.61 and 0.72 (H100, 2026-11-28).
         apart = shape.outer > 1 and shape.exclusive and (shape.leaves, each) == (2, 2)
@@ -233,10 +234,13 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
         if shape.width <= 7:
             # Own flags and bfloat16, exclusive, 0.53 and 0.61 by two warps (H100, 2026-11-28).
             return 2048, 8, 2 if shape.exclusive and shape.width < 4 else 1
+        if shape.leaves == 2 and shape.width > 9:
+            return 1024, 2, 1
         return _of_uneven(shape)
-    if shape.width == 16 and shape.leaves in (2, 4) and light and not shape.long_steps:
-        # Affine uint64, exclusive, in reverse, 0.58 and 0.81 (H100, 2026-11-28).
-        return (1024, 2, 1) if shape.exclusive and shape.leaves == 2 else None
+    pair = (shape.leaves, shape.width) == (2, 16) and not (shape.complex or shape.long_steps)
+    if pair and light and shape.exclusive:
+        # Affine uint64, in reverse, 0.58 and 0.81 (H100, 2026-11-28).
+        return 1024, 2, 1
     if shape.complex:
         # The same of complex64, by a lambda, 0.70 and 0.79 (H100, 2026-11-28).
         pair = (shape.leaves, shape.width) == (4, 16) and LIGHT < shape.equations <= HEAVY

@@ -1,4 +1,4 @@
-"""Operators of long steps, such as exponentials: which these are, and the tiles of some."""
+"""Leaves under operators of long steps, such as exponentials: kinds of them, and their tiles."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from jscan.kernels.tuning import choose, measured, pressure
 from jscan.kernels.tuning.cut import HEAVY, LIGHT, Shape, Tuning, first_match
-from jscan.kernels.tuning.folding import LONG, SHORT
+from jscan.kernels.tuning.folding import FEWEST, LONG, SHORT
 from jscan.kernels.tuning.long_steps import is_heavy_double, is_heavy_half
 
 
@@ -114,8 +114,8 @@ def _fits_short_tiles(shape: Shape, row: int, *, exclusive: bool) -> bool:
     if shape.complex:
         return False
     several = shape.leaves == 1 and 2 < shape.equations <= HEAVY
-    pair = (shape.width, shape.leaves) == (16, 2) and row < LONG
-    return pair or (shape.width == 8 and several)
+    pair = (shape.width, shape.leaves) == (16, 2) and shape.equations <= LIGHT and row < LONG
+    return pair or (shape.width == 8 and several and row < shape.n)
 
 
 def _restarts_in_every_tile(shape: Shape, row: int) -> bool:
@@ -159,10 +159,11 @@ def backwards(shape: Shape, chosen: Tuning) -> Tuning:
     """The tile of rows of one leaf of eight bytes, scanned from their ends, whose words are turned.
 
     Sums with 2048 places and so, of copy speed (H100, 2026-11-28): uint64 (34, 1853326) 0.65 and
-    0.93, (4, 2048, 7076) 0.62 and 0.88; int64 (29191, 3023) 0.51 in a tile of 4096, 0.92 by 1024.
+    0.93, (4, 2048, 7076) 0.62 and 0.88. Few elements were not measured.
     """
     alone = (shape.width, shape.leaves) == (8, 1) and shape.inner == 1 and shape.outer > 1
     given = shape.tile is not None or shape.segmented or shape.long_steps or chosen.rows > 1
+    given = given or shape.outer * shape.n < FEWEST
     if given or not alone or chosen.length > 2048 or shape.equations > 2:
         return chosen
     return dataclasses.replace(chosen, length=min(chosen.length, 512), warps=1, window=32)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jscan.kernels.tuning.cut import THREADS, Shape, Tuning, next_power_of_2
+from jscan import extent
+from jscan.kernels.tuning import chunks
+from jscan.kernels.tuning.cut import HEAVY, LIGHT, THREADS, Shape, Tuning, next_power_of_2
 
 ENOUGH = 2**22
 """So many elements are cut so: fewer keep no device busy."""
@@ -18,7 +20,6 @@ def of_few_lanes(shape: Shape) -> Tuning | None:
         the place of the greatest of (16983932, 3), float32            331   280   203
         int64 bits of (17829928, 4), by segments                       580   503   383
         bfloat16 sums of (6265889, 11), reversed                       175   145    93
-        uint16 minima of (5203034, 10), by flags of each lane          241   163    88
         bfloat16 logaddexp of (14999659, 5), exclusive, by segments    702   498   120
         bfloat16 logaddexp of (5278044, 10), by segments               333   246    73
         the greatest by size of (4, 1970873, 7), float16               242   191    95
@@ -72,13 +73,14 @@ def _of_four(shape: Shape, each: int) -> Tuning | None:
 
 
 def suits_unwoven(shape: Shape) -> bool:
-    """Whether tiles of 3 or 4 lanes that cannot be woven are cut as if they were.
+    """Whether tiles of four lanes that cannot be woven are cut as if they were.
 
     In reverse, of four lanes, by one warp and so, of copy speed (H100, 2026-11-28): float16
     recurrences 0.38 and 0.58, bfloat16 affine 0.43 and 0.54, int32 a + b + a b 0.62 and 0.79,
-    float32 sqrt(a² + b²) 0.40 and 0.54, places of the greatest of bfloat16 0.68 and 0.68.
+    float32 sqrt(a² + b²) 0.40 and 0.54.
     """
-    return shape.inner in (3, 4) and not (shape.segmented or shape.long_steps)
+    near = shape.n < extent.FAR and shape.equations <= HEAVY
+    return near and shape.inner == 4 and not (shape.segmented or shape.long_steps)
 
 
 def _of_words(shape: Shape) -> Tuning | None:
@@ -108,8 +110,12 @@ def _of_halves(shape: Shape) -> Tuning | None:
     sums of 5 0.69 and 0.61, int16 minima of 9 0.65 and 0.58. More lanes by segments are in chunks.
     """
     if shape.segmented:
-        woven = shape.inner < 8 or (shape.inner % 2 == 1 and shape.inner < 15)
-        return _at_once(shape, 8, warps=2) if woven else None
+        if shape.inner < 8 or (shape.inner % 2 == 1 and shape.inner < 15):
+            return _at_once(shape, 8, warps=2)
+        in_chunks = shape.inner % 2 == 0 and shape.equations <= LIGHT
+        if in_chunks or chunks.long_tiles(shape) is not None:
+            return None
+        return _at_once(shape, 4)
     if shape.inner % 2 == 0:
         return None
     return _at_once(shape, 8, warps=2 if shape.inner > 11 else 4)
