@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jscan.kernels.tuning import weaving
+from jscan.kernels.tuning import chunks, weaving
 from tests import reference
 from tests.engines import Engine
 from tests.functions import affine
@@ -33,6 +33,7 @@ def case(*of_scan: Any, exclusive: bool, cut: dict[str, int]) -> tuple[Scan, dic
 
 
 HELD = {"held": 16}
+LONG_TILE = {"length": 256, "chunk": 16, "warps": 4}
 CASES = {
     "wide by own flags": case(
         "int64", 1, add, (200, 67), "own", exclusive=False, cut={"length": 64, **HELD}
@@ -124,6 +125,16 @@ CASES = {
     "complex": case(
         "complex64", 1, add, (100, 67), "shared", exclusive=False, cut={"length": 32, **HELD}
     ),
+    "few halves": case("float16", 1, add, (300, 14), "own", exclusive=False, cut=LONG_TILE),
+    "few words": case("int32", 1, add, (600, 21), "shared", exclusive=True, cut=LONG_TILE),
+    "few pairs": case("int32", 2, affine, (300, 26), None, exclusive=False, cut=LONG_TILE),
+    "some wide": case("int64", 1, add, (300, 37), "shared", exclusive=False, cut=LONG_TILE),
+    "some words": case("int32", 1, add, (300, 40), None, exclusive=True, cut={"lanes": 64}),
+    "few halves woven": case(
+        "int16", 1, add, (1100, 7), "shared", exclusive=True, cut={"woven": 8, "warps": 2}
+    ),
+    "nine words": case("int32", 1, add, (700, 9), "shared", exclusive=False, cut={"woven": 4}),
+    "four pairs": case("int16", 2, affine, (1100, 4), None, exclusive=False, cut={"length": 1024}),
 }
 
 
@@ -131,7 +142,9 @@ CASES = {
 @pytest.mark.parametrize(("scan", "cut"), CASES.values(), ids=list(CASES))
 @by_kernel
 def test_what_is_chosen(strategy, scan, cut, reverse, monkeypatch):
-    monkeypatch.setattr(weaving, "ENOUGH", 0)  # as of many elements
+    for module in (weaving, chunks):
+        monkeypatch.setattr(module, "ENOUGH", 0)  # as of many elements
+    monkeypatch.setattr(chunks, "LONGER", 257)
     found = scanned(strategy, scan, monkeypatch, reverse=reverse)
     for actual, wanted in found.pairs:
         reference.assert_equal(actual, wanted)

@@ -70,9 +70,10 @@ def test_what_is_chosen(strategy, name, monkeypatch):
 
 def test_who_keeps_tiles_that_look_back():
     long: dict[str, Any] = {"segmented": True, "equations": 2}
-    shape = tuning.Shape(1, 2**20, 40, 8, 1, **long)
+    shape = tuning.Shape(1, 2**20, 40, 8, 1, own_flags=True, **long)
     assert walked_parts.of_lanes(shape) is not None
     for other in (
+        tuning.Shape(1, 2**20, 40, 8, 1, **long),  # by flags that lanes share
         tuning.Shape(1, 2**20, 40, 4, 1, **long),  # one word
         tuning.Shape(1, 2**20, 40, 8, 1, segmented=False, equations=2),
         tuning.Shape(1, 2**11, 2**12, 8, 1, **long),  # too short

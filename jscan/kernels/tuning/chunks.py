@@ -10,8 +10,10 @@ MANY = 16
 minute to compile, for 32 equations and 32 positions."""
 
 
+ENOUGH = 2**22
+"""So many elements of a long axis are in long tiles."""
 LONGER = 2**13
-"""Positions of an axis whose tiles are long."""
+"""Positions of such an axis."""
 
 
 def long_tiles(shape: Shape) -> Tuning | None:
@@ -41,7 +43,7 @@ def long_tiles(shape: Shape) -> Tuning | None:
     and 0.70, complex64 sums of 20 0.83 and 0.75, float64 ones of 41, of each lane's own, 0.75 and
     0.71; without segments bfloat16 recurrences of 24 lanes 0.46 and 0.42, of 12 0.52 and 0.33.
     """
-    few = shape.outer * shape.n * shape.inner < 2**22 or not LONGER <= shape.n < extent.FAR
+    few = shape.outer * shape.n * shape.inner < ENOUGH or not LONGER <= shape.n < extent.FAR
     light = shape.equations <= MANY and not shape.long_steps
     light = light and (shape.width == 8 or not shape.complex)
     if few or not light or not shape.even or shape.leaves > 2 or not 8 < shape.inner < 64:
