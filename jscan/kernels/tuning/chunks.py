@@ -11,9 +11,9 @@ minute to compile, for 32 equations and 32 positions."""
 
 
 ENOUGH = 2**22
-"""So many elements of a long axis are in long tiles."""
+"""So many elements are in chunks."""
 LONGER = 2**13
-"""Positions of such an axis."""
+"""So many positions of an axis are in long tiles."""
 
 
 def long_tiles(shape: Shape) -> Tuning | None:
@@ -117,7 +117,7 @@ def few_lanes(shape: Shape) -> Tuning | None:
     Pairs of bytes would take chunks of 64 positions: recurrences of (4387311, 11), int8, 297 µs and
     253, but Triton takes two minutes to compile them; of halves see `walked_parts`.
     """
-    few = shape.outer * shape.n * shape.inner < 2**22
+    few = shape.outer * shape.n * shape.inner < ENOUGH
     if few or shape.inner < 5 or shape.width > 8 or shape.leaves > 2:
         return None
     lanes = max(8, next_power_of_2(shape.inner))
@@ -152,7 +152,7 @@ def wide(shape: Shape) -> Tuning | None:
     A tile that is not in chunks has 64 totals of its warps' rounds, which each thread combines one
     after another.
     """
-    few = shape.outer * shape.n * shape.inner < 2**22
+    few = shape.outer * shape.n * shape.inner < ENOUGH
     quads = shape.width == 16
     light = shape.equations <= MANY and not shape.long_steps
     if few or not light or not 8 < shape.width <= 16 or (shape.segmented and not quads):
@@ -192,7 +192,7 @@ def _segmented(shape: Shape, lanes: int) -> Tuning | None:
     # 32 positions of words would spill.
     wide = shape.width == 8 or (shape.leaves, shape.width) == (1, 4)
     if (shape.leaves, shape.width) == (1, 4) and lanes == 16 and shape.equations <= 2:
-        # Of one chain that nothing cuts short, four warps and eight, which look at more at once:
+        # Where no `long_tiles` are. Of one chain that nothing cuts short, four warps and eight:
         # float32 sums of (10192817, 9) 0.28 and 0.44, int32 of (4580844, 12) by segments of 10,000
         # 0.42 and 0.65, products of (4245928, 14) by segments of 100 0.78 and 0.71; but a + b +
         # a b / 2 of (6462132, 11) by segments of 30 0.73 and 0.48 (H100, 2026-11-28).

@@ -250,7 +250,8 @@ def _of_some_lanes(shape: Shape) -> Tuning | None:
     0.20 and 0.28, by shared flags 0.10 and 0.30; float64 maxima of 41 0.32 and 0.58.
 
     But by flags of their own: bfloat16 sums of 41 0.59 and 0.46, float64 maxima 0.63 and 0.54. And
-    float32 sums of 41 0.66 and 0.61, of 28 0.87 and 0.62.
+    float32 sums of 41 0.66 and 0.61, of 28 0.87 and 0.62. Of these, sums of bfloat16 and maxima of
+    float64 without segments are in `chunks.long_tiles` since, which are faster still.
     """
     each = shape.width // shape.leaves
     waits = shape.n >= LONG and (shape.outer <= (32 if each <= 2 else 8) or shape.long_steps)

@@ -50,7 +50,7 @@ def _whole(shape: Shape) -> bool:
     (4580308, 14) 0.52 and 0.55; but float64 maxima of 28 lanes 0.72 and 0.61. bfloat16 recurrences
     of (4194304, 8) 0.58 in chunks of 64 positions, 0.46 in chunks of 32, 0.52 so: Triton's pass
     that coalesces accesses takes a time that grows with the cube of a program, of 12 lanes 80 s for
-    chunks of 64 and 2 so.
+    chunks of 64 and 2 so. Of 64 bits 11 lanes and more are in `chunks.long_tiles` since.
     """
     if (shape.leaves, shape.width) == (2, 4):
         return 7 <= shape.inner <= 16 and shape.equations <= LIGHT and not shape.long_steps
