@@ -79,7 +79,7 @@ def lanes(
     tuned: Tuning | None = tuning.words_of_lanes(shape, count, row=row, products=products)
     if walks:
         down = tuning.down_lanes(shape)
-        tuned = down and tuning.shared_words(down, odd=row % WORD.itemsize > 0)
+        tuned = down and tuning.walked_words(shape, down, odd=row % WORD.itemsize > 0)
     if tuned is None or tuned.lanes == 1:
         return None
     return Lanes(words, count, identity(combine), tuned)

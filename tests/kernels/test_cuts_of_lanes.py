@@ -45,7 +45,7 @@ CASES = {
         "int64", 2, affine, (100, 67), "shared", exclusive=False, cut={"length": 32, **HELD}
     ),
     "pairs of words": case(
-        "int32", 2, affine, (150, 66), "own", exclusive=False, cut={"lanes": 32, **HELD}
+        "int32", 2, affine, (150, 66), "own", exclusive=False, cut={"lanes": 64, **HELD}
     ),
     "words": case(
         "int32", 1, add, (150, 203), "shared", exclusive=False, cut={"length": 64, "shared": 8}

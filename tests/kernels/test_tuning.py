@@ -113,9 +113,11 @@ def test_every_rule_is_the_first_that_holds_for_some_shape(kind, table):
         tuning.Shape(1, n, 1, *pair, segmented, equations=1)
         for n, pair, segmented in itertools.product(lengths, [*operands, (24, 3)], both)
     ]
+    kinds = ("integers", "widened_sums", "wide_extrema", "extrema")
     shapes = [
-        dataclasses.replace(shape, integers=integers, widened_sums=sums, wide_extrema=extrema)
-        for shape, integers, sums, extrema in itertools.product(of_operands, both, both, both)
+        dataclasses.replace(shape, **dict(zip(kinds, which, strict=True)))
+        for shape in of_operands
+        for which in itertools.product(both, repeat=len(kinds))
     ]
     assert {first_match(rules, shape) for shape in shapes} - {None} == set(rules)
 

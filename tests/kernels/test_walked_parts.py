@@ -44,6 +44,8 @@ CASES: dict[str, tuple[Scan, Cut]] = {
     "complex, of sectors": (Scan("complex64", 2, affine, (100, 68), "own"), (32, 8, 0)),
     "many exponentials": (Scan("float64", 2, exponentials, (100, 66), "shared"), (32, 16, 4)),
     "three wide": (Scan("int64", 3, add, (100, 65), "own"), (32, 8, 4)),
+    "three doubles": (Scan("float64", 3, add, (300, 7), None), (8, 32, 0)),
+    "three doubles by segments": (Scan("float64", 3, add, (200, 11), "shared"), (16, 16, 0)),
     "halves behind": (Scan("int16", 1, add, (300, 131), "own", exclusive=True), (64, 16, 16)),
     "long pairs of halves": (Scan("int16", 2, affine, (300, 131), "own"), (64, 8, 16)),
 }

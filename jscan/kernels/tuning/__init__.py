@@ -1,7 +1,7 @@
 """The cut of an array into tiles: what is chosen, and the device's figures that it is chosen by."""
 
-from jscan.kernels.tuning.abreast import shared_words as shared_words
 from jscan.kernels.tuning.abreast import suits_words_of_lanes as suits_words_of_lanes
+from jscan.kernels.tuning.abreast import walked_words as walked_words
 from jscan.kernels.tuning.abreast import words_of_lanes as words_of_lanes
 from jscan.kernels.tuning.by_strips import down_lanes as down_lanes
 from jscan.kernels.tuning.by_strips import entries as entries
@@ -22,7 +22,6 @@ from jscan.kernels.tuning.choose import longest_block as longest_block
 from jscan.kernels.tuning.choose import lookback as lookback
 from jscan.kernels.tuning.choose import serial as serial
 from jscan.kernels.tuning.choose import suits_block as suits_block
-from jscan.kernels.tuning.choose import suits_words as suits_words
 from jscan.kernels.tuning.cut import LARGE as LARGE
 from jscan.kernels.tuning.cut import THREADS as THREADS
 from jscan.kernels.tuning.cut import Shape as Shape
@@ -39,6 +38,7 @@ from jscan.kernels.tuning.holding import as_read as as_read
 from jscan.kernels.tuning.holding import suits_mirrored as suits_mirrored
 from jscan.kernels.tuning.long_steps import is_heavy_half as is_heavy_half
 from jscan.kernels.tuning.measured import device as device
+from jscan.kernels.tuning.neighbours import suits_words as suits_words
 from jscan.kernels.tuning.one_row import backwards as backwards
 from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows

@@ -28,6 +28,12 @@ def of_segments(shape: Shape, chosen: Tuning) -> Tuning:
         # 0.81, int32 (100277, 256) 0.72 and 0.79, (132439, 383) 0.60 and 0.65, float32 (8192, 4096)
         # 0.80 and 0.88; places of the greatest of (577879, 97) 0.46 and 0.63 (H100, 2026-11-28).
         length = 64 if shape.width == 8 else 32
+        both = (each, shape.leaves) == (4, 2) and not (shape.few_results or shape.selects)
+        if both and shape.inner * each % SECTOR:
+            # Affine ones of (22543, 3559), float32, in reverse, exclusive, 0.56 of copy speed by 64
+            # x 32, 0.68 so, of (49152, 1253) by flags of each row 0.59 and 0.64; but places of the
+            # greatest 0.52 and 0.43 (H200, 2026-11-28).
+            return dataclasses.replace(held_strips(chosen, 64, 64), warps=2)
         return held_strips(chosen, length, 32)
     sectors = shape.inner * each % SECTOR == 0
     if (shape.leaves, each) == (1, 4) and sectors and shape.n >= 4096 and shape.equations <= 2:

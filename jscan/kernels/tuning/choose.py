@@ -4,6 +4,7 @@
     lookback, serial     tiles of a row that several programs share
     chain                the same, where every tile waits for its neighbour
     parts, strips, ...   what is read strip by strip (`tuning.by_strips`)
+    neighbours           full tiles of what is a neighbour in memory (`tuning.neighbours`)
 
 `chosen` takes the one that suits a strategy. A shape that brings a tile of its own is cut by that.
 The figures of a device are in a file of its kind; what is here holds for all of them.
@@ -14,27 +15,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from jscan.kernels.tuning import measured
+from jscan.kernels.tuning import measured, neighbours
 from jscan.kernels.tuning.by_strips import alone, parts, strips, tree, walks, whole
 from jscan.kernels.tuning.cut import (
-    HEAVY,
     LIGHT,
     THREADS,
-    WIDE,
-    Rule,
     Shape,
     Tuning,
     first_match,
     next_power_of_2,
 )
-from jscan.kernels.tuning.long_steps import (
-    is_heavy_double,
-    is_heavy_half,
-    is_heavy_wide_pair,
-    of_heavy_double,
-    of_heavy_half,
-)
-from jscan.kernels.tuning.pressure import more_warps, of_a_warp, of_steps
+from jscan.kernels.tuning.long_steps import is_heavy_wide_pair
+from jscan.kernels.tuning.pressure import more_warps, of_a_warp
 from jscan.kernels.tuning.starting import are_many_programs
 
 # --- one program a row --------------------------------------------------------------------------
@@ -70,6 +62,10 @@ def block(shape: Shape) -> Tuning | None:
     # Maximum and sum of exponentials of rows of 69, float64, by segments, 0.26 of copy speed by
     # four rows, 0.49 by one (H100, 2026-11-27).
     one = is_heavy_wide_pair(shape) and shape.segmented and length >= 128
+    # logaddexp of rows of 153, float32, 0.34 and 0.44, of 223 0.54 and 0.64; of 256 1.00 and 0.79
+    # (H200, 2026-11-28).
+    long = shape.long_steps and shape.segmented and shape.leaves == 1
+    one |= long and length == 256 and shape.n < length
     if shape.inner == 1 and are_many_programs(shape, length, most):
         most *= 2
     if lanes >= shape.inner and not one:
@@ -84,6 +80,12 @@ def block(shape: Shape) -> Tuning | None:
         # int64 sums of rows of 2252 0.50 of copy speed by one warp, which takes 255 registers, 0.85
         # by two, 0.94 so; products of 2432 0.96 and 0.99 (H100, 2026-11-27).
         warps = max(warps, 4)
+    few = shape.leaves == 1 and shape.segmented and shape.each == 2 and length <= 4
+    if few and lanes == 256 and rows == 1:
+        # logaddexp of (3, 16092122), float16, by segments, 0.36 of copy speed by one warp and 0.53,
+        # maxima of (7, 3, 27, 87591), bfloat16, 0.65 and 0.84 (H200, 2026-11-28); of 128 lanes, and
+        # of two leaves, nothing is gained.
+        warps = max(warps, 2)
     return Tuning(length=length, lanes=lanes, warps=warps, window=1, rows=rows)
 
 
@@ -132,7 +134,7 @@ def lookback(shape: Shape) -> Tuning:
     if shape.inner > 1:
         return _beside_lanes(shape)
     rule = first_match(measured.device().few, shape)
-    return of_neighbours(shape, rule or _full(shape))
+    return neighbours.cut(shape, rule or neighbours.full(shape))
 
 
 def serial(shape: Shape) -> Tuning:
@@ -159,108 +161,7 @@ def _however_few(shape: Shape) -> Tuning:
     """`lookback`, with a full tile however few elements there are."""
     if shape.tile is not None or shape.inner > 1:
         return lookback(shape)
-    return of_neighbours(shape, _full(shape))
-
-
-def of_neighbours(shape: Shape, rule: Rule) -> Tuning:
-    """The tile of a row whose elements are neighbours in memory.
-
-    Products of 2^22 matrices: 3 x 3, 151 µs with 256 positions and one warp, 149 with 512, 221 with
-    128; 4 x 4, 416 with 512 and four warps, 518 with 256 and two, 615 with 128 and one (H200,
-    2026-11-23). More positions a thread spill (sm_90).
-    """
-    length = max(rule.length // 2, 256) if shape.equations > HEAVY else rule.length
-    warps = rule.warps
-    if shape.large:
-        length, warps = THREADS, 1
-    elif shape.words > WIDE:
-        length, warps = (256, 1) if shape.width <= 48 else (512 if shape.width <= 64 else 256, 4)
-    return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
-
-
-def _full(shape: Shape) -> Rule:
-    """The tile where there are elements enough; for some shapes half of the table's."""
-    rule = full_rule(shape)
-    # Where tiles have rows enough to begin with, the way back is short, and small tiles hold fewer
-    # registers: (12288, 16384) affine 0.94 of copy speed with 1024 positions, 0.91 with 2048 (H200,
-    # 2026-11-22).
-    many_rows = shape.outer >= measured.device().many_rows and shape.leaves == 2
-    # Masks of words take registers: int8 sums of (2560, 50257) 0.66 of copy speed with 4096 places,
-    # 0.55 with 8192 (H200, 2026-11-23). Recurrences of (1280, 50257), float32, 234 µs with 2048,
-    # 272 with 1024 (2026-11-24).
-    by_words = shape.uneven and suits_words(shape)
-    of_two_words = (shape.width, shape.leaves, shape.segmented) == (8, 2, False)
-    # By segments, int8 minima of (1438, 50257) 125 µs with 1024 places, 135 with 512; uint8
-    # recurrences of (31, 2257609) 177 and 190 (H100, 2026-11-25).
-    of_bytes = shape.width == shape.leaves and shape.segmented
-    length = rule.length
-    if (many_rows or by_words) and not (by_words and (of_two_words or of_bytes)):
-        length = max(length // 2, 256)
-    if of_two_words and shape.selects and shape.equations <= LIGHT:
-        # The place of the greatest of 50 million float32, from the other end, 235 µs, 355 with 2048
-        # places (H100, 2026-11-25).
-        length = min(length, 1024)
-    if by_words and shape.segmented and shape.equations > LIGHT:
-        # logaddexp of (1280, 50257), 247 µs with 512 places, 340 with 1024 (H200, 2026-11-23).
-        length = min(length, 512)
-    if is_heavy_wide_pair(shape):
-        # Maximum and sum of exponentials of one row of 50 million float64, 0.09 of copy speed with
-        # 1024 places and one warp, which spill 856 bytes, 0.30 with 512 and four, 0.33 so; of 76
-        # million, exclusive, 0.21 and 0.27 (H100, 2026-11-27).
-        return rule if shape.segmented else dataclasses.replace(rule, length=1024, warps=4)
-    if (shape.width, shape.leaves) == (16, 2) and shape.outer > 1 and not shape.segmented:
-        # Recurrences of (28, 2846391), float64, with one coefficient for all rows, 0.62 of copy
-        # speed with 1024 places, 0.77 so; of (31, 1808426), int64, in reverse, 0.39 and 0.46; of
-        # (26, 2304220) with its own 0.86 and 0.91; of (220, 280411), uint64, in reverse, 0.74 and
-        # 0.69. But of one row of 50 million in reverse 0.80 and 0.77 (H100, 2026-11-27).
-        length = min(length, 512)
-    one_row = shape.outer == 1 and shape.n % 2 == 0 and not shape.segmented
-    pair = (shape.width, shape.leaves) == (16, 4) and shape.complex
-    if pair and one_row and shape.equations <= HEAVY and not shape.long_steps:
-        # complex64 recurrences of 2^26 0.79 of copy speed with 512 places, 0.87 so; of (1280,
-        # 50257) 0.78 and 0.75 (H100, 2026-11-28). Of odd length, in reverse, they spill 72 bytes,
-        # and what is reversed is not known here.
-        length = max(length, 1024)
-    if is_heavy_double(shape):
-        return of_heavy_double(shape, dataclasses.replace(rule, length=length))
-    if is_heavy_half(shape):
-        return of_heavy_half(shape, dataclasses.replace(rule, length=length), by_words)
-    one_double = (shape.width, shape.leaves, shape.segmented) == (8, 1, False)
-    if one_double and 2 < shape.equations <= HEAVY:
-        # a + b + a b of 50520996 int64 0.73 of copy speed with 2048 places, 0.83 so (H100,
-        # 2026-11-28). Many of float64 are folded.
-        length = min(rule.length, 1024)
-    long = shape.outer == 1 and shape.n >= 2**24 and not shape.segmented
-    if (shape.leaves, shape.width) == (3, 24) and long:
-        # Welford's of 47501359 float64 0.49 of copy speed, 0.57 so, of 75762263, of which one
-        # result is wanted, 0.34 and 0.39 (H100, 2026-11-28).
-        return dataclasses.replace(rule, length=1024, warps=4) if shape.equations > LIGHT else rule
-    return dataclasses.replace(rule, length=length)
-
-
-def full_rule(shape: Shape) -> Rule:
-    """The first rule that holds for the shape where there are elements enough."""
-    rule = first_match(measured.device().full, shape)
-    assert rule is not None, "the last rule holds for every shape"
-    if is_heavy_wide_pair(shape) and shape.segmented:
-        # The same of 76 million float64 beside int32 flags, 0.21 of copy speed folded, 0.31 with
-        # 256 places, 0.42 so (H100, 2026-11-27).
-        return dataclasses.replace(rule, length=128, warps=1)
-    return dataclasses.replace(rule, length=of_steps(shape, rule.length))
-
-
-def suits_words(shape: Shape) -> bool:
-    """Whether tiles had better be cut along memory's words, where rows begin inside of them.
-
-    Not for one unsegmented leaf of four bytes or more: then accesses of single elements, or a last
-    tile that is compiled apart (`Scan.on_tile`), are no slower than what sorts out the words. Of
-    (2560, 50257) on an H200, 2026-11-23, with words and without: sum 0.82 and 0.84 of copy speed,
-    segmented 0.78 and 0.21, affine 0.80 and 0.65, int8 0.66 and 0.29; logaddexp 0.74 and 0.81, but
-    of one odd row 0.84 and 0.66.
-    """
-    light = (shape.outer > 1 and not is_heavy_double(shape)) or shape.equations == 1
-    plain = shape.leaves == 1 and shape.width >= 4 and not shape.segmented and light
-    return shape.inner == 1 and not plain
+    return neighbours.cut(shape, neighbours.full(shape))
 
 
 def _beside_lanes(shape: Shape) -> Tuning:
@@ -302,7 +203,9 @@ def _beside_lanes(shape: Shape) -> Tuning:
             # sum of exponentials of (32003, 2942) 657, 748 with 16 (H100, 2026-11-25).
             length = 16
         elif heavy and (shape.width, shape.leaves) == (8, 2):
-            length = 32
+            # logaddexp of complex64, (2341, 35083), in reverse, 0.54 of copy speed with 32 places,
+            # 0.62 with 16 (H200, 2026-11-28).
+            length = 16 if shape.complex else 32
     # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to
     # go (benchmarks/NOTES.md, "The tile").
     window = 2 if lanes >= 32 else 8 if lanes == 16 else 16

@@ -221,6 +221,7 @@ class Rule:
     integers: bool | None = None
     widened_sums: bool | None = None
     wide_extrema: bool | None = None
+    extrema: bool | None = None
 
     def holds(self, shape: Shape) -> bool:
         """Whether the shape meets the conditions."""
@@ -232,6 +233,7 @@ class Rule:
             and (self.integers is None or shape.integers == self.integers)
             and (self.widened_sums is None or shape.widened_sums == self.widened_sums)
             and (self.wide_extrema is None or shape.wide_extrema == self.wide_extrema)
+            and (self.extrema is None or shape.extrema == self.extrema)
         )
 
 

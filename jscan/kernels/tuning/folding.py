@@ -95,7 +95,7 @@ def _of_uneven(shape: Shape) -> Folds | None:
     if shape.complex:
         return (1024, 2, 1) if (shape.leaves, shape.width) == (3, 9) else None
     if shape.leaves > 2:
-        return None
+        return (1024, 4, 1) if shape.width == 9 else None
     return (1024, 8, 1) if shape.width <= 7 else (1024, 2, 1)
 
 
@@ -141,11 +141,20 @@ def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
     each = shape.width // shape.leaves
     if each == 1 and shape.even:
         return 2048, 16 if rows.flags < 2 else 8, 1
+    if shape.leaves > 2 and not shape.even and shape.width <= 9 and not shape.long_steps:
+        # Sums, least and greatest of int32, float32 and int8, of copy speed, with 256 places and so
+        # (H200, 2026-11-28): (50000000,) 0.46 and 0.70, (62522237,) 0.71 and 0.80, (3559, 26249)
+        # 0.70 and 0.80. Of bfloat16 for float32 0.69 and 0.57.
+        return None if shape.width <= 7 else (1024, 4, 1)
     if shape.leaves > 2:
         return WELFORD if _is_welford(shape) and not 0 < rows.row < SHORT else None
     if each <= 2 and shape.width < 8:
         # Affine ones of (3003, 28996), bfloat16, exclusive, 0.61 and 0.72 (H100, 2026-11-28).
         apart = shape.outer > 1 and shape.exclusive and (shape.leaves, each) == (2, 2)
+        # Sums of 77 million bfloat16, by bytes, 0.70, 0.83 so (H200, 2026-11-28).
+        plain = shape.widened_sums and rows.flags == 1 and not (rows.reverse or shape.exclusive)
+        if plain and not rows.row and shape.outer == 1:
+            return 2048, 8, 1
         return (512 if apart else 1024), 8, 1
     if each == 8 and shape.long_steps:
         # Maximum and sum of exponentials of float64, one row, in tiles of 128 0.27 and 0.44, folded
@@ -205,7 +214,12 @@ def _of_rows(shape: Shape, rows: Rows) -> Folds | None:
     if simple and rows.row >= LONG and (rows.reverse or shape.exclusive):
         return None
     if each == 2:
-        return (2048 if shape.exclusive else 1024), 8, 1
+        return (2048 if shape.exclusive or rows.row >= LONG else 1024), 8, 1
+    if shape.leaves == 2 and not is_heavy_pair(shape):
+        if rows.row >= LONG:
+            return 2048, 4, 1
+        if rows.reverse and not rows.walks:
+            return 512, 4, 1
     return 1024, 4, 2 if is_heavy_pair(shape) else 1
 
 
@@ -252,7 +266,10 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
             # The greatest by size of 62603339 float16 0.63 and 0.87, of 69367500 bfloat16 in
             # reverse 0.36 and 0.79 (H100, 2026-11-28).
             return 2048, 8, 1
-        return None if shape.equations == 1 and rows.reverse else (4096, 8, 2)
+        if shape.equations == 1:
+            held = not (shape.uneven or shape.exclusive)
+            return None if rows.reverse or held else (4096, 8, 1)
+        return 4096, 8, 2
     if each == 2 and shape.leaves == 2:
         return None if shape.exclusive else ((4096 if light else 2048), 8, 1)
     if (shape.leaves, each) == (1, 8) and not shape.integers and 2 < shape.equations <= HEAVY:
@@ -282,6 +299,8 @@ def _of_bytes(shape: Shape, row: int, *, shifted: bool = False) -> Folds:
     """
     alone = shifted and shape.leaves == 1 and shape.equations > 2 and 0 < row < LONG
     if shape.equations > LIGHT * shape.leaves:
+        if row == LONG:
+            return 8192, 16, 4 if shape.exclusive else 2
         return (2048, 16, 1) if alone else (4096, 16, 2)
     if alone:
         return 1024, 16, 1

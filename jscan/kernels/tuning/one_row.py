@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jscan.kernels.tuning import choose, measured, pressure
+from jscan.kernels.tuning import choose, measured, neighbours, pressure
 from jscan.kernels.tuning.cut import HEAVY, LIGHT, Shape, Tuning, first_match
 from jscan.kernels.tuning.folding import FEWEST, LONG, SHORT
 from jscan.kernels.tuning.long_steps import is_heavy_double, is_heavy_half
@@ -70,7 +70,7 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool, reverse: bool)
     if shape.tile is not None:
         return dataclasses.replace(shape.tile, rows=1)
     plain, flagged = (dataclasses.replace(shape, segmented=s) for s in (False, True))
-    tuned = choose.of_neighbours(shape, choose.full_rule(plain))
+    tuned = neighbours.cut(shape, neighbours.full_rule(plain))
     # Longer ones spill beside what walks.
     tuned = dataclasses.replace(tuned, length=min(tuned.length, 4096))
     few = first_match(measured.device().few, flagged)
@@ -85,12 +85,17 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool, reverse: bool)
         length, warps = ((512 if reverse else 1024), 1) if exclusive else (2048, 1 + reverse)
         return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
     held = _held(shape, row, exclusive=exclusive)
+    if shape.long_steps and (shape.width, shape.leaves) == (4, 1) and row < shape.n:
+        # logaddexp of float32, of copy speed with 4096 places and so (H200, 2026-11-28): (633,
+        # 80954) 0.59 and 0.86, in reverse (1303, 50291) 0.48 and 0.85, (868, 100277) 0.63 and 0.88,
+        # (8, 6476827) 0.67 and 0.70; but one row in reverse (78410967,) 0.92 and 0.71.
+        tuned = dataclasses.replace(tuned, length=1024, warps=1, window=32)
     # Rows of 16381, uint8, 73 µs with tiles of 4096 that are walked, 96 with restarts in each.
     if walks and row >= 3 * (held or tuned.length):
         return dataclasses.replace(
             tuned, length=held or tuned.length, strip=512, held=512 if held else 0
         )
-    tuned = choose.of_neighbours(shape, few or choose.full_rule(flagged))
+    tuned = neighbours.cut(shape, few or neighbours.full_rule(flagged))
     if few is None and (shape.width, shape.leaves) == (1, 1) and shape.equations > LIGHT:
         # The greatest by size of 55 million int8, from the other end, 183 µs, 215 with 1024 places;
         # but or of rows of 69 150 and 115, with 217 registers and 96 (H100, 2026-11-25).

@@ -44,7 +44,9 @@ def walks(shape: Shape, tuned: Tuning) -> Tuning:
     each = shape.each
     tuned = dataclasses.replace(tuned, shared=SECTOR // each, ahead=True)
     if each > 2:
-        return tuned
+        one = shape.outer == 1 and shape.inner % 2 == 1 and not shape.exclusive
+        four = one and each == 4 and tuned.lanes == 128 and shape.n > 16
+        return dataclasses.replace(tuned, strip=4) if four else tuned
     strip = tuned.strip
     if each == 1 and shape.leaves == 1 and not shape.segmented:
         strip = 32
