@@ -158,7 +158,11 @@ def scan(
     real_used = tuple(u for d, u in zip(results, used, strict=True) for _ in real_dtypes(d))
     few = 2 * sum(real_used) <= shape.leaves
     own = marks is not None and marks.differ_beside(axis, full)
-    shape = dataclasses.replace(shape, few_results=few, exclusive=exclusive, own_flags=own)
+    read = (leaf.dtype.itemsize for leaf in operands)
+    wider = any(w.itemsize > r for w, r in zip(written, read, strict=True))
+    shape = dataclasses.replace(
+        shape, few_results=few, exclusive=exclusive, own_flags=own, wider_results=wider
+    )
     down = tuning.down_lanes(shape) if method == "auto" else None
     if down or (method == "auto" and tuning.suits_two_passes(shape, sum(real_used))):
         method = "reduce_then_scan"

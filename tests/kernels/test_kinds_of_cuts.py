@@ -92,13 +92,55 @@ def test_rows_of_several_kinds_are_folded():
     assert not fold(width=16, leaves=2, equations=3).fold
     heavy: dict[str, Any] = {"width": 16, "leaves": 2, "equations": 8, "long_steps": True}
     assert fold(segmented=True, **heavy) == folds(256, 2)
+    mixed: dict[str, Any] = {"width": 9, "leaves": 3, "even": False, "equations": 3}
+    assert fold(**mixed) == fold(outer=2, segmented=True, **mixed) == folds(1024, 4)
+    assert fold(n=2**25 - 2, width=2) == fold(width=2, exclusive=True) == folds(4096, 8)
+    assert not fold(width=2).fold
+    of_bytes: dict[str, Any] = {"width": 1, "segmented": True}
+    assert fold(**of_bytes).fold == 16
+    assert not fold(wider_results=True, **of_bytes).fold
+
+
+def test_pairs_of_words_are_folded_by_the_length_of_rows():
+    shape = tuning.Shape(1, 2**25 + 2, 1, 8, 2, segmented=False, equations=3)
+
+    def fold(row: int, *, reverse: bool, walks: bool = True) -> tuple[int, int]:
+        rows = tuning.Rows(row, walks=walks, flags=0, reverse=reverse)
+        folded = tuning.folded(shape, tuning.lookback(shape), rows)
+        return folded.length, folded.fold
+
+    assert fold(2**20, reverse=True) == fold(2**20, reverse=False) == (2048, 4)
+    assert fold(9999, reverse=True) == (1024, 4)
+    assert fold(9999, reverse=True, walks=False) == (512, 4)
+
+
+def test_logaddexp_of_rows_is_in_short_tiles():
+    logaddexp: dict[str, Any] = {"equations": 20, "long_steps": True, "inner": 1}
+
+    def cut(**what: Any) -> tuple[int, int]:
+        found = tuning.lookback(tuning.Shape(**(_LANES | logaddexp | what)))
+        return found.length, found.warps
+
+    assert cut(outer=256, n=2**17, width=2) == cut(outer=256, n=2**17) == (1024, 1)
+    assert cut(n=2**26 + 1) == (4096, 4)
+    assert cut(n=2**26) == cut(n=2**26, width=2) == (4096, 1)
+    of_complex: dict[str, Any] = {"width": 8, "leaves": 2, "complex": True, "equations": 99}
+    assert cut(n=2**26, **of_complex) == (2048, 4)
 
 
 @pytest.mark.parametrize(
-    ("n", "reverse", "length"), [(7076, True, 512), (7076, False, 2048), (3023, True, 1024)]
+    ("outer", "n", "reverse", "length"),
+    [
+        (2**14, 7076, True, 512),
+        (2**14, 7076, False, 2048),
+        (2**14, 3023, True, 1024),
+        (1, 2**26, True, 1024),
+        (1, 2**26, False, 2048),
+    ],
 )
-def test_words_of_eight_bytes_that_are_turned_are_in_short_tiles(n, reverse, length):
-    shape = tuning.Shape(**(_LANES | {"outer": 2**14, "n": n, "inner": 1, "width": 8}))
+def test_words_of_eight_bytes_that_are_turned_are_in_short_tiles(outer, n, reverse, length):
+    row: dict[str, Any] = {"outer": outer, "n": n, "inner": 1, "width": 8, "integers": True}
+    shape = tuning.Shape(**(_LANES | row))
     tuned = tuning.chosen(shape, "auto", tuning.SCAN)
     tuned = strategies.settled(shape, tuned, "auto", reverse=reverse, exclusive=False)
     assert tuned.length == length

@@ -107,6 +107,7 @@ class Shape:
     few_results: bool = False  # whether half of the leaves at most are results
     exclusive: bool = False
     even: bool = True  # whether all leaves are as wide
+    wider_results: bool = False  # whether results are wider than what is scanned
     own_flags: bool = False  # whether each lane has flags of its own, rather than those of all
     tile: Tuning | None = None  # the cut to take instead of a chosen one
 

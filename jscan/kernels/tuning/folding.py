@@ -42,6 +42,10 @@ class Rows:
 def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
     """The tile that threads fold, where that is faster than what was ``chosen``, else that."""
     given = shape.tile is not None or chosen.rows > 1
+    # How many are true before each, by segments: 16 neighbours of bytes are as many words of
+    # results. `split_and_segment` of 2^26: its two scans 131 and 133 µs, folded 208 and 163 (H200,
+    # 2026-11-23 and 28).
+    given |= shape.wider_results and shape.segmented
     # logaddexp is summed behind a maximum, and elements of many numbers are walked.
     otherwise = (shape.long_steps and shape.leaves == 1) or shape.large or shape.walked
     few = shape.outer * shape.n < FEWEST
@@ -151,10 +155,6 @@ def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
     if each <= 2 and shape.width < 8:
         # Affine ones of (3003, 28996), bfloat16, exclusive, 0.61 and 0.72 (H100, 2026-11-28).
         apart = shape.outer > 1 and shape.exclusive and (shape.leaves, each) == (2, 2)
-        # Sums of 77 million bfloat16, by bytes, 0.70, 0.83 so (H200, 2026-11-28).
-        plain = shape.widened_sums and rows.flags == 1 and not (rows.reverse or shape.exclusive)
-        if plain and not rows.row and shape.outer == 1:
-            return 2048, 8, 1
         return (512 if apart else 1024), 8, 1
     if each == 8 and shape.long_steps:
         # Maximum and sum of exponentials of float64, one row, in tiles of 128 0.27 and 0.44, folded

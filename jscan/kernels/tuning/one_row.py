@@ -85,10 +85,12 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool, reverse: bool)
         length, warps = ((512 if reverse else 1024), 1) if exclusive else (2048, 1 + reverse)
         return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
     held = _held(shape, row, exclusive=exclusive)
-    if shape.long_steps and (shape.width, shape.leaves) == (4, 1) and row < shape.n:
+    short = row < (LONG if reverse else shape.n)
+    if shape.long_steps and (shape.width, shape.leaves) == (4, 1) and short:
         # logaddexp of float32, of copy speed with 4096 places and so (H200, 2026-11-28): (633,
         # 80954) 0.59 and 0.86, in reverse (1303, 50291) 0.48 and 0.85, (868, 100277) 0.63 and 0.88,
-        # (8, 6476827) 0.67 and 0.70; but one row in reverse (78410967,) 0.92 and 0.71.
+        # (8, 6476827) 0.67 and 0.70; but in reverse (3, 18304233) 0.80 and 0.70, one row 0.92 and
+        # 0.71.
         tuned = dataclasses.replace(tuned, length=1024, warps=1, window=32)
     # Rows of 16381, uint8, 73 µs with tiles of 4096 that are walked, 96 with restarts in each.
     if walks and row >= 3 * (held or tuned.length):
@@ -164,11 +166,15 @@ def backwards(shape: Shape, chosen: Tuning) -> Tuning:
     """The tile of rows of one leaf of eight bytes, scanned from their ends, whose words are turned.
 
     Sums with 2048 places and so, of copy speed (H100, 2026-11-28): uint64 (34, 1853326) 0.65 and
-    0.93, (4, 2048, 7076) 0.62 and 0.88. Few elements were not measured.
+    0.93, (4, 2048, 7076) 0.62 and 0.88. Of one row, with 2048, 1024 and 512 places (H200): sums of
+    50 million int64 0.68, 0.77 and 0.77, maxima of uint64 0.59, 0.88 and 0.77. Few elements were
+    not measured.
     """
-    alone = (shape.width, shape.leaves) == (8, 1) and shape.inner == 1 and shape.outer > 1
+    alone = (shape.width, shape.leaves) == (8, 1) and shape.inner == 1
+    alone = alone and (shape.outer > 1 or shape.integers)
     given = shape.tile is not None or shape.segmented or shape.long_steps or chosen.rows > 1
     given = given or shape.outer * shape.n < FEWEST
     if given or not alone or chosen.length > 2048 or shape.equations > 2:
         return chosen
-    return dataclasses.replace(chosen, length=min(chosen.length, 512), warps=1, window=32)
+    length = min(chosen.length, 512 if shape.outer > 1 else 1024)
+    return dataclasses.replace(chosen, length=length, warps=1, window=32)
