@@ -15,7 +15,7 @@ import jax
 from benchmarks.cases.walk import drawing, listed
 from benchmarks.cases.walk.drawing import LARGEST
 from benchmarks.cases.walk.steps import Step
-from benchmarks.measuring import cpu, machine, static, walk
+from benchmarks.measuring import cpu, cuts, machine, static, walk
 from benchmarks.measuring.walk import Copies, Taken
 from benchmarks.reporting import static_table, terminal, walk_table
 from jscan import engines
@@ -52,6 +52,8 @@ def add_to(walk: argparse.ArgumentParser) -> None:
     walk.add_argument(
         "--dry-run", action="store_true", help="lower the calls for CUDA, without a GPU"
     )
+    cuts = "say which cuts the scans of each call get, without a GPU"
+    walk.add_argument("--cuts", action="store_true", help=cuts)
     walk.add_argument(
         "--static", action="store_true", help="compile the kernels for sm_90, without a GPU"
     )
@@ -71,7 +73,7 @@ def add_to(walk: argparse.ArgumentParser) -> None:
         nargs="+",
         type=pathlib.Path,
         metavar="FILE",
-        help="of --show: what is faster or slower than in these files",
+        help="of --show: what is faster or slower than in these files; of --cuts: what differs",
     )
 
 
@@ -96,6 +98,8 @@ def asked(options: argparse.Namespace) -> int:
         return plan(options)
     if options.static:
         return look(options)
+    if options.cuts:
+        return cut(options)
     if options.dry_run:
         return lower(options)
     if options.on_cpu:
@@ -230,6 +234,28 @@ def lower(options: argparse.Namespace) -> int:
             terminal.say(f"FAILED {each.case.name}: {why}")
     terminal.say(f"{len(_numbers(options))} cases lowered for CUDA, {failed} failed")
     return 1 if failed else 0
+
+
+def cut(options: argparse.Namespace) -> int:
+    """Prints the cuts of every call, or those that differ from other files', and their numbers."""
+    found: dict[str, list[str]] = {}
+    numbers: dict[str, int] = {}
+    for number, step in zip(_numbers(options), _steps(options), strict=True):
+        found[step.case.name], numbers[step.case.name] = cuts.of(step), number
+    shown = list(found)
+    if options.compare:
+        before = {name: of for path in options.compare for name, of in cuts.read(path).items()}
+        shown = cuts.differing(before, found)
+        for name in shown:
+            terminal.say(f"{name}: {'; '.join(before[name])} → {'; '.join(found[name])}")
+        terminal.say(" ".join(["--only", *(str(numbers[name]) for name in shown)]))
+    else:
+        for name in shown:
+            terminal.say(f"{name}: {'; '.join(found[name])}")
+    if options.out is not None:
+        terminal.write(options.out, {"seed": options.seed, "cuts": found})
+    terminal.say(f"{len(found)} calls, {len(shown)} shown")
+    return 0
 
 
 def look(options: argparse.Namespace) -> int:

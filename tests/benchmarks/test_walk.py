@@ -20,7 +20,7 @@ from benchmarks.cases.walk.families import FAMILIES
 from benchmarks.measuring import cpu, machine, measure, walk
 from benchmarks.measuring.programs import plan
 from benchmarks.reporting import static_table, walk_table
-from jscan.kernels.tuning import Tuning
+from jscan.kernels.tuning import Tuning, sharing
 from tests.benchmarks.test_static import by_triton
 
 SMALL = 2**12
@@ -83,7 +83,7 @@ def test_listed_calls_have_aims(capsys):
         assert step.case.floor is None or step.case.floor < step.case.target
         assert step.drawn.size > 2**21
     kinds = {step.kind: step for step in listed.steps(SMALL)}
-    assert len(kinds) == 21
+    assert len(kinds) == 22
     for step in kinds.values():
         plan(step.case)
     assert main(["walk", "--listed", "--plan", "--only", "0"]) == 0
@@ -294,6 +294,20 @@ def test_calls_are_listed_and_lowered_without_a_gpu(capsys):
     assert len(capsys.readouterr().out.splitlines()) == 8
     assert main(["walk", "--dry-run", "--only", "3"]) == 0
     assert "1 cases lowered for CUDA, 0 failed" in capsys.readouterr().out
+
+
+def test_cuts_are_listed_and_compared(capsys, monkeypatch, tmp_path):
+    asked, path = ["walk", "--scans", "--seed", "58", "--cuts", "--only"], tmp_path / "cuts.json"
+    assert main([*asked, "87", "112", "--out", str(path)]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.endswith("axis 0, reverse: 2048 1 1 32 strip=512 held=512")
+    assert second.endswith("axis 1, reverse: 512 64 1 1 strip=8 ahead=1 shared=16")
+    monkeypatch.setattr(sharing, "suits_walks", lambda _: False)
+    assert main([*asked, "112", "87", "--compare", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert "shared=16 → 512 " in told
+    assert "reverse: 2048" not in told
+    assert "--only 112\n2 calls, 1 shown" in told
 
 
 def test_a_cut_is_forced_on_the_calls(capsys, monkeypatch):

@@ -38,6 +38,19 @@ FEW_LANES = (
 )
 """What is scanned, its dtype, lanes, and whether these have flags of their own; None for none."""
 LONG = 2**26
+ROWS = (
+    *[
+        ("cumlogsumexp", "bfloat16", (467, 151936), False),
+        ("cumsum", "float16", (20, 4698735), False),
+    ],
+    *[
+        ("cumlogsumexp", "float32", (633, 80954), False),
+        ("cummax", "bfloat16", (16, 4767809), False),
+    ],
+    *[("cumlogsumexp", "float32", (868, 100277), True), ("cummax", "uint64", (1, LONG), True)],
+    *[("cumlogsumexp", "complex64", (1, LONG), True), ("cummin", "uint64", (1024, 32000), False)],
+)
+"""Rows, some in reverse, whose tiles were too long or too short for an H200."""
 PERIOD = 100
 """How long segments are on average."""
 BACKWARDS = (False, True)
@@ -73,6 +86,11 @@ def _calls(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
     yield from _bytes_beside_lanes(largest)
     yield from _backwards_beside_lanes(largest)
     yield from _few_lanes(min(LONG, largest))
+    for name, dtype, (rows, n), reverse in ROWS:
+        n = min(n, largest)
+        shape = Shape("rows", (min(rows, max(largest // n, 1)), n), 1)
+        way = Way(reverse, False, Division())
+        yield "rows of plain scans", Aim(0.88, None), cumulative(name, dtype, shape, way)
 
 
 def _held_whole(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
