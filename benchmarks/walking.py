@@ -242,20 +242,23 @@ def cut(options: argparse.Namespace) -> int:
     numbers: dict[str, int] = {}
     for number, step in zip(_numbers(options), _steps(options), strict=True):
         found[step.case.name], numbers[step.case.name] = cuts.of(step), number
-    shown = list(found)
+    shown, told = list(found), f"{len(found)} calls"
+    before: dict[str, list[str]] = {}
     if options.compare:
         before = {name: of for path in options.compare for name, of in cuts.read(path).items()}
         shown = cuts.differing(before, found)
-        for name in shown:
-            terminal.say(f"{name}: {'; '.join(before[name])} → {'; '.join(found[name])}")
+        missing = len(found.keys() - before.keys())
+        told += f", {len(shown)} differ, {missing} are in no file"
+    for name in shown:
+        was = f"{'; '.join(before[name])} → " if before else ""
+        terminal.say(f"{name}: {was}{'; '.join(found[name])}")
+    if options.compare and shown:
         terminal.say(" ".join(["--only", *(str(numbers[name]) for name in shown)]))
-    else:
-        for name in shown:
-            terminal.say(f"{name}: {'; '.join(found[name])}")
     if options.out is not None:
         terminal.write(options.out, {"seed": options.seed, "cuts": found})
-    terminal.say(f"{len(found)} calls, {len(shown)} shown")
-    return 0
+    failed = sum(cuts.has_failed(of) for of in found.values())
+    terminal.say(f"{told}; {failed} failed")
+    return 1 if failed else 0
 
 
 def look(options: argparse.Namespace) -> int:

@@ -23,6 +23,7 @@ from jscan.kernels.tuning import Tuning
 
 FIRST = ("length", "lanes", "warps", "window")
 """The parts of a cut that are said first, without their names."""
+FAILED = "FAILED"
 
 
 def said(cut: Tuning) -> str:
@@ -61,12 +62,20 @@ def of(step: Step) -> list[str]:
     jax.clear_caches()
     with recorded() as found:
         why_not = walk.why_not_lowered(step)
-    return [said(cut) for cut in found] if why_not is None else [f"FAILED: {why_not}"]
+    return [said(cut) for cut in found] if why_not is None else [f"{FAILED}: {why_not}"]
+
+
+def has_failed(cuts: Sequence[str]) -> bool:
+    """Whether these are no cuts, but what lowering a call raised."""
+    return any(cut.startswith(FAILED) for cut in cuts)
 
 
 def read(path: pathlib.Path) -> dict[str, list[str]]:
     """The cuts of calls, by their names, in a file."""
-    cuts: dict[str, list[str]] = json.loads(path.read_text())["cuts"]
+    content = json.loads(path.read_text())
+    if "cuts" not in content:
+        raise ValueError(f"{path} holds no cuts: walk --cuts --out writes such a file")
+    cuts: dict[str, list[str]] = content["cuts"]
     return cuts
 
 

@@ -158,8 +158,8 @@ def scan(
     real_used = tuple(u for d, u in zip(results, used, strict=True) for _ in real_dtypes(d))
     few = 2 * sum(real_used) <= shape.leaves
     own = marks is not None and marks.differ_beside(axis, full)
-    read = (leaf.dtype.itemsize for leaf in operands)
-    wider = any(w.itemsize > r for w, r in zip(written, read, strict=True))
+    of_pairs = zip(operands, written, strict=True)
+    wider = any(result.itemsize > leaf.dtype.itemsize for leaf, result in of_pairs)
     shape = dataclasses.replace(
         shape, few_results=few, exclusive=exclusive, own_flags=own, wider_results=wider
     )

@@ -307,7 +307,12 @@ def test_cuts_are_listed_and_compared(capsys, monkeypatch, tmp_path):
     told = capsys.readouterr().out
     assert "shared=16 → 512 " in told
     assert "reverse: 2048" not in told
-    assert "--only 112\n2 calls, 1 shown" in told
+    assert "--only 112\n2 calls, 1 differ, 0 are in no file; 0 failed" in told
+    assert main([*asked, "87", "--compare", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("1 calls, 0 differ")
+    monkeypatch.setattr(walk, "why_not_lowered", lambda _: "it raises")
+    assert main([*asked, "88", "--compare", str(path)]) == 1
+    assert "1 are in no file; 1 failed" in capsys.readouterr().out
 
 
 def test_a_cut_is_forced_on_the_calls(capsys, monkeypatch):

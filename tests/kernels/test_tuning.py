@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -114,11 +115,9 @@ def test_every_rule_is_the_first_that_holds_for_some_shape(kind, table):
         for n, pair, segmented in itertools.product(lengths, [*operands, (24, 3)], both)
     ]
     kinds = ("integers", "widened_sums", "wide_extrema", "extrema")
-    shapes = [
-        dataclasses.replace(shape, **dict(zip(kinds, which, strict=True)))
-        for shape in of_operands
-        for which in itertools.product(both, repeat=len(kinds))
-    ]
+    which = [dict(zip(kinds, x, strict=True)) for x in itertools.product(both, repeat=len(kinds))]
+    of_kinds: list[dict[str, Any]] = [*which]
+    shapes = [dataclasses.replace(x, **kind) for x in of_operands for kind in of_kinds]
     assert {first_match(rules, shape) for shape in shapes} - {None} == set(rules)
 
 

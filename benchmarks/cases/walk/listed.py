@@ -86,8 +86,13 @@ def _calls(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
     yield from _bytes_beside_lanes(largest)
     yield from _backwards_beside_lanes(largest)
     yield from _few_lanes(min(LONG, largest))
-    for name, dtype, (rows, n), reverse in ROWS:
-        n = min(n, largest)
+    yield from _plain_rows(largest)
+
+
+def _plain_rows(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
+    """Rows without segments."""
+    for name, dtype, (rows, whole), reverse in ROWS:
+        n = min(whole, largest)
         shape = Shape("rows", (min(rows, max(largest // n, 1)), n), 1)
         way = Way(reverse, False, Division())
         yield "rows of plain scans", Aim(0.88, None), cumulative(name, dtype, shape, way)

@@ -28,7 +28,8 @@ def of_segments(shape: Shape, chosen: Tuning) -> Tuning:
         # 0.81, int32 (100277, 256) 0.72 and 0.79, (132439, 383) 0.60 and 0.65, float32 (8192, 4096)
         # 0.80 and 0.88; places of the greatest of (577879, 97) 0.46 and 0.63 (H100, 2026-11-28).
         length = 64 if shape.width == 8 else 32
-        both = (each, shape.leaves) == (4, 2) and not (shape.few_results or shape.selects)
+        affine = 2 < shape.equations <= LIGHT and not (shape.few_results or shape.selects)
+        both = (each, shape.leaves) == (4, 2) and affine
         if both and shape.inner * each % SECTOR:
             # Affine ones of (22543, 3559), float32, in reverse, exclusive, 0.56 of copy speed by 64
             # x 32, 0.68 so, of (49152, 1253) by flags of each row 0.59 and 0.64; but places of the

@@ -62,9 +62,9 @@ def block(shape: Shape) -> Tuning | None:
     # Maximum and sum of exponentials of rows of 69, float64, by segments, 0.26 of copy speed by
     # four rows, 0.49 by one (H100, 2026-11-27).
     one = is_heavy_wide_pair(shape) and shape.segmented and length >= 128
-    # logaddexp of rows of 153, float32, 0.34 and 0.44, of 223 0.54 and 0.64; of 256 1.00 and 0.79
-    # (H200, 2026-11-28).
-    long = shape.long_steps and shape.segmented and shape.leaves == 1
+    # logaddexp of rows of 153, float32, by flags that rows share, 0.34 and 0.44, of 223 0.54 and
+    # 0.64; of 256 1.00 and 0.79 (H200, 2026-11-28).
+    long = shape.long_steps and shape.segmented and (shape.leaves, shape.width) == (1, 4)
     one |= long and length == 256 and shape.n < length
     if shape.inner == 1 and are_many_programs(shape, length, most):
         most *= 2
@@ -139,7 +139,11 @@ def lookback(shape: Shape) -> Tuning:
 
 def serial(shape: Shape) -> Tuning:
     """The tile of a walk by single tiles: of one warp, since every warp would read for itself."""
-    return dataclasses.replace(_however_few(shape), window=1, warps=1)
+    tuned = _however_few(shape)
+    if shape.tile is None and shape.inner == 1:
+        # As much as it holds where several warps hold more.
+        tuned = dataclasses.replace(tuned, length=max(tuned.length // tuned.warps, 256))
+    return dataclasses.replace(tuned, window=1, warps=1)
 
 
 def chain(shape: Shape) -> Tuning:

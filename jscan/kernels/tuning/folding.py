@@ -99,7 +99,7 @@ def _of_uneven(shape: Shape) -> Folds | None:
     if shape.complex:
         return (1024, 2, 1) if (shape.leaves, shape.width) == (3, 9) else None
     if shape.leaves > 2:
-        return (1024, 4, 1) if shape.width == 9 else None
+        return None
     return (1024, 8, 1) if shape.width <= 7 else (1024, 2, 1)
 
 
@@ -145,11 +145,11 @@ def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
     each = shape.width // shape.leaves
     if each == 1 and shape.even:
         return 2048, 16 if rows.flags < 2 else 8, 1
-    if shape.leaves > 2 and not shape.even and shape.width <= 9 and not shape.long_steps:
+    if (shape.leaves, shape.width) == (3, 9) and not shape.long_steps:
         # Sums, least and greatest of int32, float32 and int8, of copy speed, with 256 places and so
         # (H200, 2026-11-28): (50000000,) 0.46 and 0.70, (62522237,) 0.71 and 0.80, (3559, 26249)
         # 0.70 and 0.80. Of bfloat16 for float32 0.69 and 0.57.
-        return None if shape.width <= 7 else (1024, 4, 1)
+        return 1024, 4, 1
     if shape.leaves > 2:
         return WELFORD if _is_welford(shape) and not 0 < rows.row < SHORT else None
     if each <= 2 and shape.width < 8:
@@ -197,9 +197,13 @@ def _of_rows(shape: Shape, rows: Rows) -> Folds | None:
 
     Sums of (2048, 30522), int32, 0.82 and 0.95; affine, float32, 0.81 and 0.88; maximum and sum of
     exponentials 0.53 and 0.68 by two warps; the greatest by size of (17, 5014076), bfloat16,
-    exclusive, 0.37 and 0.80, of (702, 100277), int16, 0.64 and 0.74. Of very long rows sums of (26,
-    2454274), bfloat16, reversed, 0.90 and 0.82, maxima of (6, 9743263), float32, exclusive, 0.96
-    and 0.94.
+    exclusive, 0.37 and 0.80, of (702, 100277), int16, 0.64 and 0.74. With 1024 places and as here
+    (H200, 2026-11-28): of very long rows float16 sums of (20, 4698735) 0.63 and 0.84, bfloat16
+    maxima of (16, 4767809) 0.64 and 0.85, float16 affine ones, in reverse, of (5, 11425111) 0.58
+    and 0.63, float32 recurrences of (17, 3225671) 0.75 and 0.79, in reverse of (31, 1963254) 0.77
+    and 0.81; of others float32 affine ones of (1024, 50257), in reverse, 0.67 and 0.81, exclusive
+    complex products of (5573, 8867) 0.68 and 0.77. Of very long rows sums of (26, 2454274),
+    bfloat16, reversed, 0.90 and 0.82, maxima of (6, 9743263), float32, exclusive, 0.96 and 0.94.
     """
     each = shape.width // shape.leaves
     simple = shape.leaves == 1 and shape.equations == 1
@@ -214,8 +218,9 @@ def _of_rows(shape: Shape, rows: Rows) -> Folds | None:
     if simple and rows.row >= LONG and (rows.reverse or shape.exclusive):
         return None
     if each == 2:
-        return (2048 if shape.exclusive or rows.row >= LONG else 1024), 8, 1
-    if shape.leaves == 2 and not is_heavy_pair(shape):
+        long = rows.row >= LONG and not shape.long_steps
+        return (2048 if shape.exclusive or long else 1024), 8, 1
+    if shape.leaves == 2 and not shape.long_steps:
         if rows.row >= LONG:
             return 2048, 4, 1
         if rows.reverse and not rows.walks:
@@ -237,7 +242,9 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
     """The cut of one row.
 
     Of halves sqrt(a² + b²), float16, 0.51 and 0.79, bfloat16, 0.51 and 0.72 by two warps (0.60 by
-    one and half the places); sums 0.87 and 0.94, but in reverse, bfloat16, 0.94 and 0.88;
+    one and half the places); sums 0.87 and 0.94, but in reverse, bfloat16, 0.94 and 0.88. On an
+    H200 (2026-11-28) rows of whole words are held, others folded by one warp: minima of 62188062,
+    float16, 0.81 by two, 0.86 so, exclusive ones of 73364439 0.80 and 0.81. And here
     recurrences 0.81 and 0.88; complex products 0.75 and 0.89. Of words a + b + a b 0.85 and 0.94,
     but sums are at 0.95 and more as they are; Welford, exclusive, 0.74 and 0.82; recurrences that
     are held 0.92 and 0.87. Own flags and int32 0.61 and 0.86; the place of the greatest, bfloat16,
@@ -250,6 +257,9 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
             return 2048, 8, 2 if shape.exclusive and shape.width < 4 else 1
         if shape.leaves == 2 and shape.width > 9:
             return 1024, 2, 1
+        if (shape.leaves, shape.width, shape.complex) == (3, 9, False) and not shape.long_steps:
+            # Sums, least and greatest of int32, float32 and int8, 0.56 and 0.77 (H200, 2026-11-28).
+            return 1024, 4, 1
         return _of_uneven(shape)
     pair = (shape.leaves, shape.width) == (2, 16) and not (shape.complex or shape.long_steps)
     if pair and light and shape.exclusive:
@@ -300,6 +310,7 @@ def _of_bytes(shape: Shape, row: int, *, shifted: bool = False) -> Folds:
     alone = shifted and shape.leaves == 1 and shape.equations > 2 and 0 < row < LONG
     if shape.equations > LIGHT * shape.leaves:
         if row == LONG:
+            # min(a + b, 100) of 56 million uint8 0.45 and 0.54 (H200, 2026-11-28).
             return 8192, 16, 4 if shape.exclusive else 2
         return (2048, 16, 1) if alone else (4096, 16, 2)
     if alone:

@@ -52,6 +52,7 @@ DEVICE = Device(
         # the other end, 368 µs and 466 with 1024 positions, int64 ones of rows of 17 557 and 645;
         # 67 million int32 recurrences by segments, from the other end, 367 and 455.
         Rule(512, operands=((8, 1), (8, 2)), segmented=True, integers=True),
+        # Maxima of 50 million float32 by flags 0.71 of copy speed with 2048 positions, 0.93 so.
         Rule(1024, operands=((4, 1),), segmented=True, extrema=True),
         Rule(2048, operands=((4, 1),), segmented=True, integers=False),
         Rule(1024, operands=((1, 1), (2, 1), (4, 1), (8, 1), (8, 2)), segmented=True),

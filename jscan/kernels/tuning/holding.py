@@ -98,7 +98,9 @@ def _of_some_kinds(shape: Shape, chosen: Tuning) -> Tuning | None:
     if found is not None:
         return by_segments.held_strips(chosen, *found)
     if (shape.leaves, shape.width) == (1, 4) and shape.segmented:
-        light = shape.selects and not shape.exclusive
+        # The greatest by size of (87323, 757), float32, 0.52 and 0.65, of (10363, 12, 327), int32,
+        # in reverse, 0.62 and 0.70 (H200, 2026-11-28).
+        light = shape.selects and not shape.exclusive and shape.inner > 256
         return by_segments.held_strips(chosen, 64, 32) if sectors or light else None
     products = (shape.leaves, shape.width) == (2, 4) and shape.equations > LIGHT
     whole = products and shape.even and sectors and not shape.segmented
@@ -148,9 +150,11 @@ def _of_neighbours(shape: Shape, chosen: Tuning, *, forward: bool, exclusive: bo
         length = 4096 if exclusive and not shape.widened_sums else 8192
         return dataclasses.replace(chosen, length=length, held=512)
     if of_one and shape.width == 2 and not exclusive:
-        # Sums of 2^27, bfloat16, 0.86 of copy speed, 0.90 so, 0.79 folded; of rows, and of
-        # operators of more equations, nothing is gained (H200, 2026-11-28).
-        alone = shape.outer == 1 and shape.equations == 1
+        # Sums of 2^27, bfloat16, 0.86 of copy speed, 0.90 so, 0.79 folded; products of 50 million
+        # 0.81, folded 0.78, maxima of float16 0.82 and 0.81; minima in reverse, float16, 0.74 and
+        # so 0.80. Of rows, and of operators of more equations, nothing is gained (H200,
+        # 2026-11-28). Fewer were not measured.
+        alone = shape.outer == 1 and shape.equations == 1 and shape.n >= 2**24
         if shape.integers or alone:
             held = 1024 if shape.integers else 512
             return dataclasses.replace(chosen, length=4096, held=held)

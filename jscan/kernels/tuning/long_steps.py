@@ -61,10 +61,12 @@ def is_heavy_plain(shape: Shape) -> bool:
     """Whether there is one leaf of four bytes at most, under exponentials, without segments.
 
     There are many elements, in several rows; or in one, of four bytes, that ends inside of a word.
+    Two or three rows were not measured.
     """
     narrow = shape.leaves == 1 and shape.width in (2, 4) and not shape.segmented
     alone = shape.outer == 1 and (shape.width == 2 or not shape.uneven)
-    return narrow and shape.long_steps and shape.outer * shape.n >= 2**24 and not alone
+    enough = shape.outer * shape.n >= 2**24 and shape.outer not in (2, 3)
+    return narrow and shape.long_steps and enough and not alone
 
 
 def of_heavy_plain(shape: Shape, rule: Rule) -> Rule:

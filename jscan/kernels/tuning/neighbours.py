@@ -92,9 +92,10 @@ def full(shape: Shape) -> Rule:
         return of_heavy_plain(shape, dataclasses.replace(rule, length=length))
     if is_heavy_half(shape):
         return of_heavy_half(shape, dataclasses.replace(rule, length=length), by_words)
-    if (shape.width, shape.leaves) == (8, 2) and shape.complex and one_row and shape.equations > 64:
-        # logaddexp of 50 million complex64, in reverse, 0.27 of copy speed with 1024 places and one
-        # warp, 0.36 so (H200, 2026-11-28). Half of this length is taken (`cut`).
+    logaddexp = (shape.width, shape.leaves) == (8, 2) and shape.complex and shape.equations > 64
+    if logaddexp and one_row and shape.n >= 2**24:
+        # Of 50 million complex64, in reverse, 0.27 of copy speed with 1024 places and one warp,
+        # 0.36 so, exclusive 0.28 and 0.38 (H200, 2026-11-28). Half of this length is taken (`cut`).
         return dataclasses.replace(rule, length=4096, warps=4)
     if shape.leaves == 1 and not shape.segmented and shape.outer > 1:
         selects = shape.width == 4 and shape.selects

@@ -85,7 +85,7 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool, reverse: bool)
         length, warps = ((512 if reverse else 1024), 1) if exclusive else (2048, 1 + reverse)
         return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
     held = _held(shape, row, exclusive=exclusive)
-    short = row < (LONG if reverse else shape.n)
+    short = 2**14 <= row < (LONG if reverse else shape.n) and few is None
     if shape.long_steps and (shape.width, shape.leaves) == (4, 1) and short:
         # logaddexp of float32, of copy speed with 4096 places and so (H200, 2026-11-28): (633,
         # 80954) 0.59 and 0.86, in reverse (1303, 50291) 0.48 and 0.85, (868, 100277) 0.63 and 0.88,
@@ -171,7 +171,7 @@ def backwards(shape: Shape, chosen: Tuning) -> Tuning:
     not measured.
     """
     alone = (shape.width, shape.leaves) == (8, 1) and shape.inner == 1
-    alone = alone and (shape.outer > 1 or shape.integers)
+    alone = alone and (shape.outer > 1 or (shape.integers and not chosen.strip))
     given = shape.tile is not None or shape.segmented or shape.long_steps or chosen.rows > 1
     given = given or shape.outer * shape.n < FEWEST
     if given or not alone or chosen.length > 2048 or shape.equations > 2:
