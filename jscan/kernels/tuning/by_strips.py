@@ -151,8 +151,7 @@ def _strips_of_lanes(shape: Shape) -> Tuning:
     programs = 1400 if shape.width >= 16 else 700
     # Leaves of int32, float32 and int8, (2048, 36108), 0.39 of copy speed by 32 lanes, 0.71 by 64
     # (H200, 2026-11-28).
-    apart = (shape.leaves, shape.width, shape.complex) == (3, 9, False)
-    fewest = 2 * THREADS if apart else THREADS
+    fewest = 2 * THREADS if shape.words_and_byte else THREADS
     while lanes > fewest and shape.outer * -(-shape.inner // lanes) < programs:
         lanes, warps = lanes // 2, 1
     few = shape.outer * -(-shape.inner // lanes) < 2 * programs

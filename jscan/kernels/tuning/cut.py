@@ -180,6 +180,11 @@ class Shape:
         return self._mixed and self._combined > LARGE
 
     @property
+    def words_and_byte(self) -> bool:
+        """Whether there are three leaves, of two words and a byte."""
+        return (self.leaves, self.width, self.complex) == (3, 9, False) and not self.even
+
+    @property
     def walked(self) -> bool:
         """Whether a thread had better walk a chunk, where there are enough elements.
 

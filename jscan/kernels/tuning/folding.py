@@ -145,7 +145,7 @@ def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
     each = shape.width // shape.leaves
     if each == 1 and shape.even:
         return 2048, 16 if rows.flags < 2 else 8, 1
-    if (shape.leaves, shape.width) == (3, 9) and not shape.long_steps:
+    if shape.words_and_byte and not shape.long_steps:
         # Sums, least and greatest of int32, float32 and int8, of copy speed, with 256 places and so
         # (H200, 2026-11-28): (50000000,) 0.46 and 0.70, (62522237,) 0.71 and 0.80, (3559, 26249)
         # 0.70 and 0.80. Of bfloat16 for float32 0.69 and 0.57.
@@ -242,13 +242,15 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
     """The cut of one row.
 
     Of halves sqrt(a² + b²), float16, 0.51 and 0.79, bfloat16, 0.51 and 0.72 by two warps (0.60 by
-    one and half the places); sums 0.87 and 0.94, but in reverse, bfloat16, 0.94 and 0.88. On an
-    H200 (2026-11-28) rows of whole words are held, others folded by one warp: minima of 62188062,
-    float16, 0.81 by two, 0.86 so, exclusive ones of 73364439 0.80 and 0.81. And here
+    one and half the places); sums 0.87 and 0.94, but in reverse, bfloat16, 0.94 and 0.88;
     recurrences 0.81 and 0.88; complex products 0.75 and 0.89. Of words a + b + a b 0.85 and 0.94,
     but sums are at 0.95 and more as they are; Welford, exclusive, 0.74 and 0.82; recurrences that
     are held 0.92 and 0.87. Own flags and int32 0.61 and 0.86; the place of the greatest, bfloat16,
     0.76 and 0.87, float32 and 1024 places 0.81 and 0.86, float64 0.84 and 0.90.
+
+    On an H200 sums of halves of whole words are faster held (`holding`), of others by one warp than
+    by two: minima of 62188062, float16, 0.81 and 0.86, exclusive ones of 73364439 0.80 and 0.81
+    (2026-11-28).
     """
     each, light = shape.width // shape.leaves, shape.equations <= LIGHT
     if not shape.even:
@@ -257,7 +259,7 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
             return 2048, 8, 2 if shape.exclusive and shape.width < 4 else 1
         if shape.leaves == 2 and shape.width > 9:
             return 1024, 2, 1
-        if (shape.leaves, shape.width, shape.complex) == (3, 9, False) and not shape.long_steps:
+        if shape.words_and_byte and not shape.long_steps:
             # Sums, least and greatest of int32, float32 and int8, 0.56 and 0.77 (H200, 2026-11-28).
             return 1024, 4, 1
         return _of_uneven(shape)
@@ -270,6 +272,10 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
         pair = (shape.leaves, shape.width) == (4, 16) and LIGHT < shape.equations <= HEAVY
         return (512, 2, 1) if pair and shape.exclusive else None
     if each == 1:
+        if shape.equations > LIGHT * shape.leaves and not shape.exclusive:
+            # min(a + b, 100) of 56 million uint8 0.45 with 4096 places and 0.54, the greatest by
+            # size of 66 million int8 0.38 and 0.43 (H200, 2026-11-28).
+            return 8192, 16, 2
         return _of_bytes(shape, LONG)
     if each == 2 and shape.leaves == 1:
         if shape.selects and not shape.exclusive:
@@ -309,9 +315,6 @@ def _of_bytes(shape: Shape, row: int, *, shifted: bool = False) -> Folds:
     """
     alone = shifted and shape.leaves == 1 and shape.equations > 2 and 0 < row < LONG
     if shape.equations > LIGHT * shape.leaves:
-        if row == LONG:
-            # min(a + b, 100) of 56 million uint8 0.45 and 0.54 (H200, 2026-11-28).
-            return 8192, 16, 4 if shape.exclusive else 2
         return (2048, 16, 1) if alone else (4096, 16, 2)
     if alone:
         return 1024, 16, 1
