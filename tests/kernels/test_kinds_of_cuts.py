@@ -144,3 +144,39 @@ def test_words_of_eight_bytes_that_are_turned_are_in_short_tiles(outer, n, rever
     tuned = tuning.chosen(shape, "auto", tuning.SCAN)
     tuned = strategies.settled(shape, tuned, "auto", reverse=reverse, exclusive=False)
     assert tuned.length == length
+
+
+def test_cuts_beside_lanes_by_an_h200():
+    of_bytes = tuning.Tuning(48, 128, 1, window=1, strip=8, ahead=True, shared=8)
+    shape = tuning.Shape(**{**_LANES, "n": 47, "inner": 2**20})
+    assert tuning.walked_words(shape, of_bytes, odd=True).strip == 4
+    assert tuning.walked_words(shape, dataclasses.replace(of_bytes, shared=0), odd=False).strip == 8
+
+    def down(**what: Any) -> tuple[int, int]:
+        found = tuning.down_lanes(tuning.Shape(**{**_LANES, "n": 130, "inner": 2**19 + 1} | what))
+        assert found is not None
+        return found.lanes, found.strip
+
+    assert down(segmented=True) == (128, 4)
+    assert down() == down(segmented=True, exclusive=True) == (128, 8)
+    three: dict[str, Any] = {"leaves": 3, "width": 9, "equations": 3, "inner": 36108, "n": 2048}
+    assert down(even=False, **three)[0] == 64
+
+    def block(n: int, inner: int, **what: Any) -> tuple[int, int]:
+        found = tuning.block(tuning.Shape(**{**_LANES, "n": n, "inner": inner} | what))
+        assert found is not None
+        return found.rows, found.warps
+
+    halves: dict[str, Any] = {"width": 2, "segmented": True}
+    assert block(3, 2**24, **halves) == (1, 2)
+    assert block(3, 2**24, **halves | {"leaves": 2, "width": 4}) == (1, 1)
+    logaddexp: dict[str, Any] = {"segmented": True, "long_steps": True, "equations": 20}
+    assert block(223, 1, outer=2**16, **logaddexp)[0] == 1
+    assert block(256, 1, outer=2**16, **logaddexp)[0] == 2
+
+
+def test_a_walk_by_one_warp_holds_as_much_as_one_of_several():
+    shape = tuning.Shape(**{**_LANES, "n": 2**25, "inner": 1, "width": 2, "leaves": 2})
+    several, one = tuning.lookback(shape), tuning.serial(shape)
+    assert several.warps == 2
+    assert (one.length, one.warps, one.window) == (several.length // 2, 1, 1)

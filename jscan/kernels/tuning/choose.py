@@ -4,10 +4,10 @@
     lookback, serial     tiles of a row that several programs share
     chain                the same, where every tile waits for its neighbour
     parts, strips, ...   what is read strip by strip (`tuning.by_strips`)
-    neighbours           full tiles of what is a neighbour in memory (`tuning.neighbours`)
 
-`chosen` takes the one that suits a strategy. A shape that brings a tile of its own is cut by that.
-The figures of a device are in a file of its kind; what is here holds for all of them.
+Full tiles of what is a neighbour in memory are in `tuning.neighbours`. `chosen` takes the one that
+suits a strategy. A shape that brings a tile of its own is cut by that. The figures of a device are
+in a file of its kind; what is here holds for all of them.
 """
 
 from __future__ import annotations
