@@ -122,7 +122,7 @@ def _narrow(flags: jax.Array) -> jax.Array:
 
 
 def may_fold(scan: Scan, width: int) -> bool:
-    """Whether a tile can be worked through so: not under logaddexp, which has a way of its own."""
+    """Whether a tile can be worked through so; under logaddexp by `folded_logaddexp`."""
     g = scan.geometry
     whole = width > 1 and width & (width - 1) == 0 and g.length % (2 * width) == 0
-    return whole and g.inner == 1 and g.lanes == 1 and not scan.linear
+    return whole and g.inner == 1 and g.lanes == 1

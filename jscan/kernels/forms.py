@@ -24,8 +24,9 @@ from jscan.kernels import language
 from jscan.kernels.carrying import behind
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
-from jscan.kernels.logaddexp import LinearAggregates, LinearTile, SegmentedLinearTile
+from jscan.kernels.logaddexp import LinearTile, SegmentedLinearTile
 from jscan.kernels.operator import commuting_identity
+from jscan.kernels.terms import LinearAggregates
 from jscan.kernels.tile import Tile
 
 

@@ -19,10 +19,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jscan.kernels import language
+from jscan.kernels import language, logaddexp_strips
 from jscan.kernels.carrying import behind, has_own_lanes, onward
 from jscan.kernels.chunks import ChunkedTile, may_chunk
 from jscan.kernels.description import Scan
+from jscan.kernels.folded_logaddexp import FoldedLinearTile
 from jscan.kernels.folding import FoldedTile, may_fold
 from jscan.kernels.forms import Form, OperatorAggregates, form
 from jscan.kernels.language import Ref
@@ -95,10 +96,13 @@ class StripsTile(OperatorAggregates):
     So it holds few registers however long it is, and what is read again is in the cache.
     """
 
-    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref], strip: int):
+    def __init__(
+        self, scan: Scan, tile: Tile, inputs: Sequence[Ref], strip: int, *, ahead: bool = False
+    ):
         super().__init__(scan.operator, commuting_identity(scan.operator))
-        self._scan, self._part = scan, Part(scan, strip, tile, inputs)
-        total = part_total(scan, self._part)
+        self._scan, self._part, self._ahead = scan, Part(scan, strip, tile, inputs), ahead
+        self._linear = logaddexp_strips.may_sum(scan, self._part) and not scan.geometry.lanes_end
+        total = (logaddexp_strips.part_total if self._linear else part_total)(scan, self._part)
         self.restarts = total[0] != 0 if scan.segmented else None
         self.aggregate = total[scan.segmented :]
 
@@ -109,7 +113,8 @@ class StripsTile(OperatorAggregates):
         """Scans the tile and writes it; undefined without a prefix, but in a row's first tile."""
         nothing = [jnp.zeros(self._scan.geometry.per_lane, d) for d in self._scan.dtypes]
         flag = [jnp.zeros(self._scan.geometry.per_lane, FLAG)] if self._scan.segmented else []
-        scan_part(self._scan, self._part, [*flag, *(prefix or nothing)], outputs)
+        walk = logaddexp_strips.scan_part if self._linear else scan_part
+        walk(self._scan, self._part, [*flag, *(prefix or nothing)], outputs, ahead=self._ahead)
 
 
 def _strips(tile: Tile, length: int) -> list[Tile]:
@@ -142,9 +147,10 @@ def worked(scan: Scan, tile: Tile, inputs: Sequence[Ref], tuned: Tuning) -> Form
     if may_chunk(scan, tuned.chunk):
         return ChunkedTile(scan, tile, inputs, tuned.chunk)
     if may_fold(scan, tuned.fold):
-        return FoldedTile(scan, tile, inputs, tuned.fold)
+        folds = FoldedLinearTile if scan.linear else FoldedTile
+        return folds(scan, tile, inputs, tuned.fold)
     if scan.geometry.inner > 1 and tuned.strip and tuned.length % tuned.strip == 0:
-        return StripsTile(scan, tile, inputs, tuned.strip)
+        return StripsTile(scan, tile, inputs, tuned.strip, ahead=tuned.ahead)
     if may_hold(scan, tile, tuned.held):
         return HeldTile(scan, tile, inputs, tuned.held)
     return form(scan, tile, inputs)

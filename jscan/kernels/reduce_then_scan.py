@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from jscan.kernels import launch, scan_then_propagate, totals, walking
+from jscan.kernels import launch, logaddexp_strips, scan_then_propagate, totals, walking
 from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
 from jscan.kernels.strips import Part, part_total, scan_part
@@ -82,4 +82,5 @@ def _scan(
     count = len(kinds) if scan.geometry.tiles > 1 else 0
     before = totals.read(part.tile, scan.geometry, part.others[:count], kinds[:count])
     before = before or [jnp.zeros((), kind) for kind in kinds]
-    scan_part(scan, part, before, part.others[count:], ahead=ahead)
+    walk = logaddexp_strips.scan_part if logaddexp_strips.walks(scan, part) else scan_part
+    walk(scan, part, before, part.others[count:], ahead=ahead)

@@ -198,13 +198,15 @@ def scan(
     way: dict[str, Any] = {"reverse": reverse, "exclusive": exclusive, "may_weave": weaves}
     of_bits = marks is None or (takes_bits and marks.width(flat=row > 0) is not None)
     flag_bytes = 0 if marks is None or of_bits else marks.of_bytes.dtype.itemsize
-    lie = tuning.Rows(row, walks, flag_bytes, reverse)
+    lie = tuning.Rows(row, walks, flag_bytes, reverse, linear=_is_linear(combine))
     if lanes is None:
         tuned = settled(shape, tuned, method, **way, may_hold=held, rows=lie)
     # A cut that is given may be one that cannot be woven.
     woven = tuned.woven if method != "scan_then_propagate" and weaves(tuned) else 0
     if exclusive and combine.apart:
         tuned = tuning.with_flags_in_front(shape, tuned)
+    # Neighbours that a thread folds are told apart by it, whatever the operator.
+    linear = _is_linear(combine) and not tuned.fold
     cut_into = functools.partial(
         Cut,
         full=full,
@@ -214,8 +216,8 @@ def scan(
         exclusive=exclusive,
         widths={dtype.itemsize for dtype in written},
         row=row,
-        mirrored=not _is_linear(combine) or tuning.suits_mirrored(shape),
-        beside=not _is_linear(combine),
+        mirrored=not linear or tuning.suits_mirrored(shape),
+        beside=not linear,
         # Segmented, wide elements take more registers so: uint64 255, 186 before (sm_90).
         turned=whole and (not segmented or max(d.itemsize for d in written) <= shifting.WIDEST),
         by_words=by_words,

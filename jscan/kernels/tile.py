@@ -372,9 +372,11 @@ class Tile:
 
     def first_place(self) -> jax.Array:
         """The position of the tile's first element, of which places in front may be none."""
-        if self.geometry.word == 1:
+        g = self.geometry
+        if not g.leads or (g.word == 1 and not g.from_front):
             return jnp.int32(0)
-        return jnp.where(self.index == 0, self.words.lead, jnp.zeros_like(self.words.lead))
+        lead = np.int32(g.length - g.n % g.length) if g.from_front else self.words.lead
+        return jnp.where(self.index == 0, lead, np.int32(0))
 
     def last(self, values: Sequence[jax.Array]) -> list[jax.Array]:
         """The elements at the tile's last position in scan order."""

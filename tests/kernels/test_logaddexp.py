@@ -259,6 +259,9 @@ STEEP = {
     "lanes": ((70, 33), "bfloat16", tuning.Tuning(16, 32, 1, 2)),
     "a few lanes": ((70, 16), "float32", tuning.Tuning(16, 16, 1, 2)),
     "complex": ((600,), "complex64", tuning.Tuning(256, 1, 1, 32)),
+    "folded": ((1100,), "float32", tuning.Tuning(512, 1, 1, 32, fold=4)),
+    "folded inside of words": ((2, 701), "float16", tuning.Tuning(512, 1, 1, 32, fold=8)),
+    "read twice": ((70, 64), "bfloat16", tuning.Tuning(32, 64, 1, 2, strip=8)),
 }
 
 

@@ -37,6 +37,7 @@ from jscan.kernels.tuning.grouped import in_groups as in_groups
 from jscan.kernels.tuning.holding import as_read as as_read
 from jscan.kernels.tuning.holding import suits_mirrored as suits_mirrored
 from jscan.kernels.tuning.long_steps import is_heavy_half as is_heavy_half
+from jscan.kernels.tuning.long_steps import sums_walks as sums_walks
 from jscan.kernels.tuning.measured import device as device
 from jscan.kernels.tuning.neighbours import suits_words as suits_words
 from jscan.kernels.tuning.one_row import backwards as backwards

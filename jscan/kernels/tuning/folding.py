@@ -7,6 +7,7 @@ benchmarks/NOTES.md, "Folded rows"). Shares of copy speed below are as cut befor
 from __future__ import annotations
 
 import dataclasses
+from typing import TypeAlias
 
 from jscan import extent
 from jscan.kernels.tuning.cut import HEAVY, LIGHT, THREADS, Shape, Tuning
@@ -31,12 +32,14 @@ class Rows:
       walks: whether a tile in which one of these begins may be walked by strips.
       flags: the bytes of a head flag; 0 where there are none, or bits.
       reverse: whether they are scanned from their ends.
+      linear: whether logaddexp is summed as exponentials.
     """
 
     row: int = 0
     walks: bool = False
     flags: int = 0
     reverse: bool = False
+    linear: bool = False
 
 
 def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
@@ -46,8 +49,9 @@ def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
     # results. `split_and_segment` of 2^26: its two scans 131 and 133 µs, folded 208 and 163 (H200,
     # 2026-11-23 and 28).
     given |= shape.wider_results and shape.segmented
-    # logaddexp is summed behind a maximum, and elements of many numbers are walked.
-    otherwise = (shape.long_steps and shape.leaves == 1) or shape.large or shape.walked
+    # Elements of many numbers are walked.
+    steep = shape.long_steps and shape.leaves == 1
+    otherwise = (steep and not rows.linear) or shape.large or shape.walked
     few = shape.outer * shape.n < FEWEST
     if given or otherwise or few or shape.inner > 1 or shape.n >= extent.FAR:
         return chosen
@@ -55,7 +59,9 @@ def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
         shape.leaves > 3 and not shape.complex
     ):  # eight leaves of bytes spill 744 bytes, four of halves 3094 (sm_90)
         return chosen
-    if shape.segmented:
+    if steep:
+        cut = _of_logarithms(shape, rows)
+    elif shape.segmented:
         cut = _by_segments(shape, rows)
     elif 0 < rows.row < SHORT:
         cut = _of_short_rows(shape)
@@ -66,11 +72,11 @@ def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
     if cut is None or (not rows.row and shape.n < 2 * cut[0]):
         return chosen
     length, fold, warps = cut
-    strip = STRIP if rows.walks and rows.row >= 3 * length else 0
+    strip = STRIP if rows.walks and rows.row >= 3 * length and not steep else 0
     return Tuning(length, 1, warps, window=THREADS * warps, strip=strip, fold=fold)
 
 
-Folds = tuple[int, int, int]
+Folds: TypeAlias = tuple[int, int, int]
 """The length of a tile, the neighbours that are folded, and warps."""
 WELFORD: Folds = (512, 4, 1)
 """Of three leaves of float32 with many equations. Welford's, of copy speed, by 256 places and so
@@ -129,6 +135,37 @@ def several_of_a_block(shape: Shape, *, reverse: bool) -> int:
         return 512
     turned = reverse and shape.uneven and not shape.exclusive and shape.n >= SHORT
     return 1024 if turned and shape.equations == 1 else 0
+
+
+def _of_logarithms(shape: Shape, rows: Rows) -> Folds | None:
+    """The cut of rows under logaddexp (`kernels.folded_logaddexp`).
+
+    Of copy speed, as cut before and so (H200, 2026-11-29). Halves from their ends: rows of 50257
+    0.44 and 0.61, of 19157 0.47 and 0.68, exclusive 0.33 and 0.48, of 51200 0.73 and 0.89. Others
+    where rows begin inside of words: of 188351 0.39 and 0.46, of 16066 0.55 and 0.65, of 156 0.67
+    and 0.72; but of 32768 0.89 and 0.84, exclusive of 128256 0.80 and 0.72, of 14194469 0.56 and
+    0.45, one of 91 million 0.66 and 0.55. Words: rows of 6081 from their ends 0.79 and 0.88, but of
+    50291 0.85 and 0.78; exclusive of 149161 0.71 and 0.77.
+
+    By segments, halves: one row 0.66 and 0.82, 0.48 and 0.60, exclusive 0.38 and 0.45, from its end
+    0.52 and 0.57; rows of 30522 from their ends 0.58 and 0.79, of 50257 0.42 and 0.48; but of
+    12261167 0.35 and 0.33, of 36619 from their starts 0.50 and 0.46. Words: one row 0.42 and 0.67,
+    0.67 and 0.76, from its end 0.53 and 0.70; rows of 2113 0.49 and 0.56, of 3277 0.73 and 0.81.
+    """
+    row = rows.row or shape.n
+    one_row, long = shape.outer == 1 and row == shape.n, row >= LONG
+    if shape.width == 2:
+        if shape.segmented:
+            return (1024, 8, 1) if one_row or rows.reverse != long else None
+        if long or not (rows.reverse or (rows.row and not shape.exclusive)):
+            return None
+        return 1024, 8 if rows.reverse or row < SHORT else 16, 1
+    if shape.width == 4:
+        if shape.segmented:
+            return 1024 if long else 512, 8, 1
+        suits = not long if not rows.reverse else row < 2**14
+        return (1024, 8, 1) if suits and shape.exclusive != rows.reverse else None
+    return None
 
 
 def _by_segments(shape: Shape, rows: Rows) -> Folds | None:

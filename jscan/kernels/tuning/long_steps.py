@@ -82,3 +82,17 @@ def of_heavy_plain(shape: Shape, rule: Rule) -> Rule:
     if shape.outer == 1:
         return dataclasses.replace(rule, length=4096, warps=4)
     return dataclasses.replace(rule, length=1024, warps=1)
+
+
+def sums_walks(n: int, inner: int, each: int, *, segmented: bool) -> bool:
+    """Whether threads that walk down lanes under logaddexp sum strips (`logaddexp_strips`).
+
+    Of copy speed, one element after another and so (H200, 2026-11-29): float32 (512, 100277) 0.62
+    and 0.78, (32, 256, 4096), reversed, 0.74 and 0.90, (128, 524288) 0.87 and 0.90; float16 (256,
+    311537) 0.54 and 0.61, (2, 256, 107891) 0.51 and 0.60, bfloat16 (4, 512, 25035), reversed, 0.47
+    and 0.59. But float32 of odd lanes (167, 293431), exclusive, 0.86 and 0.77, (53, 1463987) 0.78
+    and 0.71; float64 (16, 256, 18563) 0.63 and 0.56; by segments float16 (76, 896833) 0.57 and
+    0.44, bfloat16 (16, 256, 11905) 0.53 and 0.42.
+    """
+    whole = inner * each % 32 == 0
+    return not segmented and (each == 2 or (each == 4 and (whole or n >= 256)))
