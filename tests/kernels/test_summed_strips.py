@@ -59,12 +59,12 @@ def test_neighbours_are_summed(
         monkeypatch.setattr(Scan, "tile_scan", nothing)
         jax.clear_caches()
     x = np.random.default_rng(shape[1]).normal(size=shape).astype(jnp.dtype(dtype))
-    flags = heads = None
+    flags: Any = None
+    heads: Any = None
     if segmented:
         flags = heads = head_flags(shape if segmented == "own" else shape[1:], share=0.05)
     if segmented == "bits":
-        packed = np.packbits(flags, bitorder="little")
-        heads = jscan.Segments.from_packed(packed, shape[1])
+        heads = jscan.Segments.from_packed(np.packbits(flags, bitorder="little"), shape[1])
 
     def call(x: Any) -> Any:
         way = {"reverse": reverse, "exclusive": exclusive}
