@@ -94,12 +94,20 @@ def located(
         # position, whose segment is the last one within.
         return jnp.zeros(g.shape, jnp.int32) + within.high
     sought = functools.partial(_sought, bounds, first, tile, within)
-    if not counts or len(g.shape) > 1 or g.length < CHUNK or count * SPARSE <= g.n:
+    if not counts or len(g.shape) > 1 or g.length < CHUNK or are_sparse(count, g.n):
         return sought()
     width = within.high - within.low
     are_counted = (width > FEW) & (width <= np.int32(MANY * g.length))
     counted = functools.partial(_counted, bounds, first, tile, within)
     return lax.cond(are_counted, counted, sought)
+
+
+def are_sparse(count: int, n: int) -> bool:
+    """Whether there are so few bounds for ``n`` positions that none is counted.
+
+    What lies behind the last bound is a segment of its own, of no position as a rule.
+    """
+    return (count - 1) * SPARSE <= n
 
 
 def _sought(bounds: Ref, first: jax.Array, tile: Tile, within: Within) -> jax.Array:
@@ -208,7 +216,7 @@ def ids(bounds: jax.Array, *, n: int, interpret: bool = False) -> jax.Array:
     """
     count = bounds.shape[-1]
     rows = bounds.size // count
-    length = SPARSE_LENGTH if count * SPARSE <= n else LENGTH
+    length = SPARSE_LENGTH if are_sparse(count, n) else LENGTH
     length = min(length, tuning.next_power_of_2(n))
     geometry = Geometry(rows, n, 1, 1, length, 1, False, False)
 

@@ -65,6 +65,12 @@ def test_rows_have_bounds_of_their_own(strategy):
         np.testing.assert_array_equal(located(bounds, n), expected)
 
 
+def test_bounds_of_segments_of_128_are_not_counted():
+    """The last of 2^20 + 1 bounds is the end."""
+    assert locating.are_sparse(2**20 + 1, 2**27)
+    assert not locating.are_sparse(2**20 + 2, 2**27)
+
+
 @by_kernel
 def test_bounds_that_fall_count_nowhere_else(strategy):
     n = 2 * LENGTH

@@ -16,7 +16,15 @@ import jscan
 from jscan import primitives
 from jscan.kernels import logaddexp_strips
 from jscan.kernels.description import Scan
-from jscan.kernels.tuning import Rows, Shape, Tuning, down_lanes, folded, sums_walks
+from jscan.kernels.tuning import (
+    Rows,
+    Shape,
+    Tuning,
+    down_lanes,
+    folded,
+    in_a_block,
+    sums_walks,
+)
 from tests import reference
 from tests.cases import head_flags
 from tests.kernels.test_held import by_kernel, run
@@ -148,6 +156,19 @@ def test_rows_are_folded_where_that_is_faster(shape, rows, expected):
     cut = folded(shape, chosen, linear)
     assert (cut.length, cut.fold) == (expected or (2048, 0))
     assert folded(shape, chosen, rows) == chosen  # under another operator of long steps
+
+
+def test_whole_rows_of_halves_are_folded_in_a_block():
+    chosen = Tuning(2048, 1, 2, 1)
+    halves = logarithms(49152, 1180, 1, 2)
+    assert in_a_block(halves, chosen, Rows(linear=True)) == Tuning(2048, 1, 1, 1, fold=8)
+    assert in_a_block(halves, chosen, Rows()) == chosen
+    assert in_a_block(logarithms(49152, 1180, 1, 4), chosen, Rows(linear=True)) == chosen
+    x = np.random.default_rng(7).normal(size=(3, 300)).astype(np.float16)
+    for reverse in (False, True):
+        with primitives.interpreted(), primitives.tiled(Tuning(512, 1, 1, 1, fold=8)):
+            found = np.asarray(jscan.cumlogsumexp(x, axis=1, reverse=reverse))
+        check(found, x, None, 1, reverse=reverse)
 
 
 def test_lanes_that_are_walked_are_summed_in_strips():

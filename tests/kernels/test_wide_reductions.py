@@ -139,6 +139,14 @@ def test_a_thread_takes_up_to_16_bytes_of_lanes(dtype, inner, lanes, together):
     assert together * leaf.dtype.itemsize <= 16
 
 
+@pytest.mark.parametrize(("n", "inner", "length"), [(12123, 1024, 64), (2077, 100, 32)])
+def test_tiles_are_short_where_there_are_few(n, inner, length):
+    leaf = jax.ShapeDtypeStruct((n, inner), jnp.float32)
+    operator = jax.make_jaxpr(jnp.add)(*[jnp.zeros((), leaf.dtype)] * 2)
+    shape = tuning.Shape.of([leaf], 0, operator, segmented=True, tile=None)
+    assert tuning.strips(shape).length == length
+
+
 @by_kernel
 @pytest.mark.parametrize(
     ("shape", "dtype"),

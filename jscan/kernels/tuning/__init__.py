@@ -29,6 +29,7 @@ from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
 from jscan.kernels.tuning.folding import Rows as Rows
 from jscan.kernels.tuning.folding import folded as folded
+from jscan.kernels.tuning.folding import in_a_block as in_a_block
 from jscan.kernels.tuning.folding import several_of_a_block as several_of_a_block
 from jscan.kernels.tuning.folding import suits_no_block as suits_no_block
 from jscan.kernels.tuning.grouped import copies as copies

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from jscan import extent
 from jscan.kernels.tuning.cut import HEAVY, LIGHT, THREADS, Shape, Tuning
-from jscan.kernels.tuning.long_steps import is_heavy_pair
+from jscan.kernels.tuning.long_steps import is_heavy_half, is_heavy_pair
 
 FEWEST = 2**24
 """Fewer elements were not measured."""
@@ -74,6 +74,21 @@ def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
     length, fold, warps = cut
     strip = STRIP if rows.walks and rows.row >= 3 * length and not steep else 0
     return Tuning(length, 1, warps, window=THREADS * warps, strip=strip, fold=fold)
+
+
+def in_a_block(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
+    """The tile of whole rows that threads fold, where that is faster than what was ``chosen``.
+
+    logaddexp of halves, of copy speed, as chosen and so, by two warps as chosen (H200, 2026-11-29):
+    rows of 1180 0.63 and 0.80, of 1500 0.76 and 0.85, of 2048 0.92 and 0.98, of 1700 from their
+    ends 0.68 and 0.80.
+    """
+    of_halves = rows.linear and is_heavy_half(shape) and not (shape.segmented or shape.exclusive)
+    of_rows = shape.inner == 1 and chosen.rows == 1 and chosen.length == 2048
+    many = shape.outer * shape.n >= FEWEST and shape.tile is None
+    if not (of_halves and of_rows and many):
+        return chosen
+    return dataclasses.replace(chosen, warps=1, fold=8)
 
 
 Folds: TypeAlias = tuple[int, int, int]
@@ -313,6 +328,11 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
             # min(a + b, 100) of 56 million uint8 0.45 with 4096 places and 0.54, the greatest by
             # size of 66 million int8 0.38 and 0.43 (H200, 2026-11-28).
             return 8192, 16, 2
+        plain = shape.equations == 1 and not shape.extrema
+        if plain and not (shape.uneven or shape.exclusive or rows.reverse):
+            # Sums of 2^29 int8 0.82 and held 0.87, of 2^27 0.81 and 0.83; of 80000007 0.80 and
+            # 0.73 (H200, 2026-11-29).
+            return None
         return _of_bytes(shape, LONG)
     if each == 2 and shape.leaves == 1:
         if shape.selects and not shape.exclusive:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from jscan import extent
 from jscan.kernels.tuning import chunks, measured
 from jscan.kernels.tuning.cut import LIGHT, SECTOR, THREADS, Shape, Tuning, next_power_of_2
+from jscan.kernels.tuning.long_steps import is_heavy_double
 
 ENOUGH = 2**22
 """So many elements are cut so."""
@@ -91,7 +92,9 @@ def _of_segments(shape: Shape) -> bool:
     beyond = shape.inner > 16 and shape.inner != THREADS
     wide = each == 8 and shape.leaves <= 2
     if wide or (shape.leaves, shape.width) in ((2, 12), (3, 12), (4, 16)):
-        return shape.equations <= 16
+        # logaddexp of (12337340, 4), float64, by segments of 30, 0.07 of copy speed in parts (H200,
+        # 2026-11-29): each element twice by an operator of some 500 instructions.
+        return shape.equations <= 16 and not is_heavy_double(shape)
     if (pair and each == 4) and not shape.long_steps:
         return beyond or (own and 5 <= shape.inner < 16)
     if pair and each == 2 and not shape.long_steps:
