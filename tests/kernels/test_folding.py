@@ -156,8 +156,8 @@ def test_what_is_folded():
     chosen = Tuning(1024, 1, 1, 32)
     one = shape_of(2**24)
     assert folded(one, chosen, Rows()) is chosen  # which is held
-    for left in (Rows(reverse=True), Rows(reverse=True, walks=True)):
-        assert folded(one, chosen, left) == Tuning(4096, 1, 1, 32, fold=16)
+    for rows in (Rows(reverse=True), Rows(reverse=True, walks=True)):
+        assert folded(one, chosen, rows) == Tuning(4096, 1, 1, 32, fold=16)
     assert folded(shape_of(2**24 + 1), chosen, Rows()) == Tuning(4096, 1, 1, 32, fold=16)
     long_rows = folded(shape_of(2**25), chosen, Rows(row=2**20 - 1, walks=True))
     assert long_rows == Tuning(4096, 1, 1, 32, strip=512, fold=16)
