@@ -80,7 +80,8 @@ class LinearTile(LinearAggregates):
         if scan.geometry.exclusive:
             # A row begins with nothing, beside which the next element is the first.
             second = take(values[0], place == 1, axis)
-            self.first = jnp.where(self.first == -np.inf, second, self.first)
+            begins = (tile.index == 0) & (self.first == -np.inf)
+            self.first = jnp.where(begins, second, self.first)
         self._begin(flags, values)
 
     def _begin(self, flags: list[jax.Array], values: list[jax.Array]) -> None:

@@ -50,16 +50,13 @@ def _summed(scan: Scan, part: Part, strip: Tile, read: Sequence[jax.Array]) -> L
 
 def part_total(scan: Scan, part: Part) -> list[jax.Array]:
     """What `strips.part_total` gives: the total of a part, from its end to its last restart."""
-    rule, g, segmented = LinearAggregates(scan), scan.geometry, scan.segmented
+    rule, segmented = LinearAggregates(scan), scan.segmented
 
     def goes_on(state: Progress) -> jax.Array:
         restarted, *_, left = state
         if not segmented:
             return left > 0
-        stands = restarted != 0
-        if g.lanes_end:  # empty lanes have no flags
-            stands = stands | ~part.tile.lanes_exist(part.tile.lane())
-        return (left > 0) & (jnp.min(stands.astype(jnp.int32)) == 0)
+        return (left > 0) & (jnp.min(restarted) == 0)
 
     def step(state: Progress) -> Progress:
         restarted, *total, left = state
@@ -68,12 +65,12 @@ def part_total(scan: Scan, part: Part) -> list[jax.Array]:
         further = rule.combine(work.aggregate, total)
         kept = [jnp.where(restarted != 0, t, f) for t, f in zip(total, further, strict=True)]
         if work.restarts is not None:
-            restarted = restarted | work.restarts.astype(FLAG)
+            restarted = jnp.where(work.restarts, jnp.ones_like(restarted), restarted)
         return (restarted, *kept, left - np.int32(1))
 
-    real, *phase = scan.dtypes
-    nothing = logarithm_of_zero(jnp.zeros(g.per_lane, real), 1 + len(phase))
-    start = (jnp.zeros(g.per_lane, FLAG), *nothing, part.count)
+    shape = scan.geometry.per_lane
+    nothing = logarithm_of_zero(jnp.zeros(shape, scan.dtypes[0]), 1)
+    start = (jnp.zeros(shape, FLAG), *nothing, part.count)
     flag, *total, _ = lax.while_loop(goes_on, step, start)
     return [flag, *total] if segmented else total
 

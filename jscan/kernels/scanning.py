@@ -163,6 +163,8 @@ def scan(
     shape = dataclasses.replace(
         shape, few_results=few, exclusive=exclusive, own_flags=own, wider_results=wider
     )
+    summed = _is_linear(combine) and not (combine.apart and exclusive)
+    shape = dataclasses.replace(shape, logaddexp=summed and not wider)
     down = tuning.down_lanes(shape) if method == "auto" else None
     if down or (method == "auto" and tuning.suits_two_passes(shape, sum(real_used))):
         method = "reduce_then_scan"
@@ -198,7 +200,7 @@ def scan(
     way: dict[str, Any] = {"reverse": reverse, "exclusive": exclusive, "may_weave": weaves}
     of_bits = marks is None or (takes_bits and marks.width(flat=row > 0) is not None)
     flag_bytes = 0 if marks is None or of_bits else marks.of_bytes.dtype.itemsize
-    lie = tuning.Rows(row, walks, flag_bytes, reverse, linear=_is_linear(combine))
+    lie = tuning.Rows(row, walks, flag_bytes, reverse)
     if lanes is None:
         tuned = settled(shape, tuned, method, **way, may_hold=held, rows=lie)
     # A cut that is given may be one that cannot be woven.

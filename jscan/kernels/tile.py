@@ -373,7 +373,7 @@ class Tile:
     def first_place(self) -> jax.Array:
         """The position of the tile's first element, of which places in front may be none."""
         g = self.geometry
-        if not g.leads or (g.word == 1 and not g.from_front):
+        if not g.leads:
             return jnp.int32(0)
         lead = np.int32(g.length - g.n % g.length) if g.from_front else self.words.lead
         return jnp.where(self.index == 0, lead, np.int32(0))

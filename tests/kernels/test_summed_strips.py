@@ -5,6 +5,7 @@ Where values are ordinary no tile needs the operator itself; steep ones are in `
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -20,9 +21,9 @@ from jscan.kernels.tuning import (
     Rows,
     Shape,
     Tuning,
+    by_one_warp,
     down_lanes,
     folded,
-    in_a_block,
     sums_walks,
 )
 from tests import reference
@@ -133,7 +134,7 @@ def test_steep_strips_are_scanned_with_the_operator():
 def logarithms(outer: int, n: int, inner: int, width: int, *, segmented: bool = False) -> Shape:
     """A shape under logaddexp."""
     how: dict[str, Any] = {"segmented": segmented, "equations": 12, "long_steps": True}
-    return Shape(outer, n, inner, width=width, leaves=1, **how)
+    return Shape(outer, n, inner, width=width, leaves=1, logaddexp=True, **how)
 
 
 @pytest.mark.parametrize(
@@ -152,23 +153,41 @@ def logarithms(outer: int, n: int, inner: int, width: int, *, segmented: bool = 
 )
 def test_rows_are_folded_where_that_is_faster(shape, rows, expected):
     chosen = Tuning(2048, 1, 1, 32)
-    linear = Rows(rows.row, rows.walks, rows.flags, rows.reverse, linear=True)
-    cut = folded(shape, chosen, linear)
+    cut = folded(shape, chosen, rows)
     assert (cut.length, cut.fold) == (expected or (2048, 0))
-    assert folded(shape, chosen, rows) == chosen  # under another operator of long steps
+    other = dataclasses.replace(shape, logaddexp=False)
+    assert folded(other, chosen, rows) == chosen  # under another operator of long steps
 
 
-def test_whole_rows_of_halves_are_folded_in_a_block():
+def test_whole_rows_of_halves_take_one_warp():
     chosen = Tuning(2048, 1, 2, 1)
-    halves = logarithms(49152, 1180, 1, 2)
-    assert in_a_block(halves, chosen, Rows(linear=True)) == Tuning(2048, 1, 1, 1, fold=8)
-    assert in_a_block(halves, chosen, Rows()) == chosen
-    assert in_a_block(logarithms(49152, 1180, 1, 4), chosen, Rows(linear=True)) == chosen
-    x = np.random.default_rng(7).normal(size=(3, 300)).astype(np.float16)
-    for reverse in (False, True):
-        with primitives.interpreted(), primitives.tiled(Tuning(512, 1, 1, 1, fold=8)):
-            found = np.asarray(jscan.cumlogsumexp(x, axis=1, reverse=reverse))
-        check(found, x, None, 1, reverse=reverse)
+    assert by_one_warp(logarithms(49152, 1180, 1, 2), chosen) == Tuning(2048, 1, 1, 1)
+    for other in (logarithms(49152, 1180, 1, 4), logarithms(100, 1180, 1, 2)):
+        assert by_one_warp(other, chosen) is chosen
+
+
+BEGINNINGS = {
+    "walked": Tuning(72, 64, 1, 1, strip=8),
+    "read twice": Tuning(32, 64, 1, 2, strip=8),
+    "tiles": Tuning(8, 64, 1, 2),
+    "folded": Tuning(256, 1, 1, 32, fold=4),
+    "a row": Tuning(256, 1, 1, 32),
+}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("cut", BEGINNINGS)
+@by_kernel
+def test_what_begins_with_nothing_is_behind_what_came_before(strategy, cut, reverse):
+    """Of an exclusive scan, whose first place in a tile has what came before it alone."""
+    lanes = cut not in ("folded", "a row")
+    n, first = (70, 7) if lanes else (600, 255)
+    x = np.full((n, 64) if lanes else (n,), 50, np.float32)
+    x[:first], x[first] = -100, -np.inf
+    x = x[::-1].copy() if reverse else x
+    how = {"exclusive": True, "reverse": reverse}
+    found = run(strategy, BEGINNINGS[cut], lambda x: jscan.cumlogsumexp(x, axis=0, **how), x)
+    check(found, x, None, 0, **how)
 
 
 def test_lanes_that_are_walked_are_summed_in_strips():

@@ -147,6 +147,19 @@ def test_tiles_are_short_where_there_are_few(n, inner, length):
     assert tuning.strips(shape).length == length
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32"])
+@pytest.mark.parametrize("leaves", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("segmented", [False, True])
+def test_tiles_are_whole_strips(dtype, leaves, segmented):
+    for n, inner in ((12123, 256), (192, 6400), (2077, 100), (40000, 1024), (10**6, 33)):
+        each = [jax.ShapeDtypeStruct((n, inner), dtype)] * leaves
+        scalars = [jnp.zeros((), dtype)] * (2 * leaves)
+        operator = jax.make_jaxpr(lambda *x: list(map(jnp.add, x[:leaves], x[leaves:])))(*scalars)
+        shape = tuning.Shape.of(each, 0, operator, segmented=segmented, tile=None)
+        chosen = tuning.strips(shape)
+        assert chosen.length % chosen.strip == 0
+
+
 @by_kernel
 @pytest.mark.parametrize(
     ("shape", "dtype"),

@@ -29,7 +29,6 @@ from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
 from jscan.kernels.tuning.folding import Rows as Rows
 from jscan.kernels.tuning.folding import folded as folded
-from jscan.kernels.tuning.folding import in_a_block as in_a_block
 from jscan.kernels.tuning.folding import several_of_a_block as several_of_a_block
 from jscan.kernels.tuning.folding import suits_no_block as suits_no_block
 from jscan.kernels.tuning.grouped import copies as copies
@@ -37,6 +36,7 @@ from jscan.kernels.tuning.grouped import group_sizes as group_sizes
 from jscan.kernels.tuning.grouped import in_groups as in_groups
 from jscan.kernels.tuning.holding import as_read as as_read
 from jscan.kernels.tuning.holding import suits_mirrored as suits_mirrored
+from jscan.kernels.tuning.long_steps import by_one_warp as by_one_warp
 from jscan.kernels.tuning.long_steps import is_heavy_half as is_heavy_half
 from jscan.kernels.tuning.long_steps import sums_walks as sums_walks
 from jscan.kernels.tuning.measured import device as device

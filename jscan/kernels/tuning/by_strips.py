@@ -163,12 +163,11 @@ def _strips_of_lanes(shape: Shape) -> Tuning:
     tuned = Tuning(0, lanes, warps, window=1, strip=strip, ahead=_suits_ahead(shape))
     if sharing.suits_walks(shape):
         tuned = sharing.walks(shape, tuned)
-    if shape.long_steps and shape.leaves == 1:
-        how = {"segmented": shape.segmented}
-        if long_steps.sums_walks(shape.n, shape.inner, shape.width, **how):
-            # A strip of 128 lanes of float32 0.84, 0.69 and 0.85, of halves by 8 places 0.52.
-            lanes, strip = (min(tuned.lanes, 64), 8) if shape.width == 4 else (tuned.lanes, 16)
-            tuned = dataclasses.replace(tuned, lanes=lanes, strip=strip)
+    how = {"segmented": shape.segmented}
+    if shape.logaddexp and long_steps.sums_walks(shape.n, shape.inner, shape.width, **how):
+        # A strip of 128 lanes of float32 0.84, 0.69 and 0.85, of halves by 8 places 0.52.
+        lanes, strip = (min(tuned.lanes, 64), 8) if shape.width == 4 else (tuned.lanes, 16)
+        tuned = dataclasses.replace(tuned, lanes=lanes, strip=strip)
     return dataclasses.replace(tuned, length=-(-shape.n // tuned.strip) * tuned.strip)
 
 
@@ -294,10 +293,10 @@ def strips(shape: Shape) -> Tuning:
         enough //= 2  # a strip is that of four programs
     while length > least and columns * -(-shape.n // length) < enough:
         length //= 2
-    if length < 64 and columns * -(-shape.n // 64) >= enough // 4:
+    if length == 32 and most >= 64 and columns * -(-shape.n // 64) >= enough // 4:
         # (12123, 1024), float32, in 1520 programs 29.8 µs, in 3032 of 32 positions 32.8 (H200,
         # 2026-11-22 and 29).
-        length = max(length, min(64, most))
+        length = 64
     return Tuning(length, lanes, warps=1, window=window, strip=strip, together=together)
 
 

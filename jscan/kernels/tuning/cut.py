@@ -104,6 +104,7 @@ class Shape:
     widened: bool = False  # whether elements are combined in a wider type than they are stored in
     selects: bool = False  # whether the operator selects what it takes from either side
     long_steps: bool = False  # whether the operator has exponentials or logarithms
+    logaddexp: bool = False  # whether elements are summed as exponentials
     few_results: bool = False  # whether half of the leaves at most are results
     exclusive: bool = False
     even: bool = True  # whether all leaves are as wide

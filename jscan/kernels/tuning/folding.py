@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from jscan import extent
 from jscan.kernels.tuning.cut import HEAVY, LIGHT, THREADS, Shape, Tuning
-from jscan.kernels.tuning.long_steps import is_heavy_half, is_heavy_pair
+from jscan.kernels.tuning.long_steps import is_heavy_pair
 
 FEWEST = 2**24
 """Fewer elements were not measured."""
@@ -32,14 +32,12 @@ class Rows:
       walks: whether a tile in which one of these begins may be walked by strips.
       flags: the bytes of a head flag; 0 where there are none, or bits.
       reverse: whether they are scanned from their ends.
-      linear: whether logaddexp is summed as exponentials.
     """
 
     row: int = 0
     walks: bool = False
     flags: int = 0
     reverse: bool = False
-    linear: bool = False
 
 
 def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
@@ -51,7 +49,7 @@ def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
     given |= shape.wider_results and shape.segmented
     # Elements of many numbers are walked.
     steep = shape.long_steps and shape.leaves == 1
-    otherwise = (steep and not rows.linear) or shape.large or shape.walked
+    otherwise = (steep and not shape.logaddexp) or shape.large or shape.walked
     few = shape.outer * shape.n < FEWEST
     if given or otherwise or few or shape.inner > 1 or shape.n >= extent.FAR:
         return chosen
@@ -74,21 +72,6 @@ def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
     length, fold, warps = cut
     strip = STRIP if rows.walks and rows.row >= 3 * length and not steep else 0
     return Tuning(length, 1, warps, window=THREADS * warps, strip=strip, fold=fold)
-
-
-def in_a_block(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
-    """The tile of whole rows that threads fold, where that is faster than what was ``chosen``.
-
-    logaddexp of halves, of copy speed, as chosen and so, by two warps as chosen (H200, 2026-11-29):
-    rows of 1180 0.63 and 0.80, of 1500 0.76 and 0.85, of 2048 0.92 and 0.98, of 1700 from their
-    ends 0.68 and 0.80.
-    """
-    of_halves = rows.linear and is_heavy_half(shape) and not (shape.segmented or shape.exclusive)
-    of_rows = shape.inner == 1 and chosen.rows == 1 and chosen.length == 2048
-    many = shape.outer * shape.n >= FEWEST and shape.tile is None
-    if not (of_halves and of_rows and many):
-        return chosen
-    return dataclasses.replace(chosen, warps=1, fold=8)
 
 
 Folds: TypeAlias = tuple[int, int, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jscan.kernels.tuning.cut import Rule, Shape
+from jscan.kernels.tuning.cut import Rule, Shape, Tuning
 
 
 def is_heavy_double(shape: Shape) -> bool:
@@ -82,6 +82,19 @@ def of_heavy_plain(shape: Shape, rule: Rule) -> Rule:
     if shape.outer == 1:
         return dataclasses.replace(rule, length=4096, warps=4)
     return dataclasses.replace(rule, length=1024, warps=1)
+
+
+def by_one_warp(shape: Shape, chosen: Tuning) -> Tuning:
+    """The tile of whole rows of halves under logaddexp by one warp, else what was ``chosen``.
+
+    Of copy speed, by two warps and so (H200, 2026-11-29): rows of 1180 0.63 and 0.80, of 1500 0.76
+    and 0.85, of 2048 0.92 and 0.98. From their ends and exclusive they were not timed.
+    """
+    of_halves = shape.logaddexp and shape.width == 2 and shape.inner == 1
+    of_rows = chosen.rows == 1 and chosen.length == 2048 and shape.outer * shape.n >= 2**24
+    if not (of_halves and of_rows) or shape.segmented or shape.exclusive or shape.tile is not None:
+        return chosen
+    return dataclasses.replace(chosen, warps=1)
 
 
 def sums_walks(n: int, inner: int, each: int, *, segmented: bool) -> bool:
