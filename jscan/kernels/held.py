@@ -96,11 +96,9 @@ class StripsTile(OperatorAggregates):
     So it holds few registers however long it is, and what is read again is in the cache.
     """
 
-    def __init__(
-        self, scan: Scan, tile: Tile, inputs: Sequence[Ref], strip: int, *, ahead: bool = False
-    ):
+    def __init__(self, scan: Scan, tile: Tile, inputs: Sequence[Ref], strip: int):
         super().__init__(scan.operator, commuting_identity(scan.operator))
-        self._scan, self._part, self._ahead = scan, Part(scan, strip, tile, inputs), ahead
+        self._scan, self._part = scan, Part(scan, strip, tile, inputs)
         # Not where lanes end: float16 (100277, 772) by segments 0.22 of copy speed, so 0.12 (H200,
         # 2026-11-29).
         self._linear = logaddexp_strips.may_sum(scan, self._part) and not scan.geometry.lanes_end
@@ -116,7 +114,7 @@ class StripsTile(OperatorAggregates):
         nothing = [jnp.zeros(self._scan.geometry.per_lane, d) for d in self._scan.dtypes]
         flag = [jnp.zeros(self._scan.geometry.per_lane, FLAG)] if self._scan.segmented else []
         walk = logaddexp_strips.scan_part if self._linear else scan_part
-        walk(self._scan, self._part, [*flag, *(prefix or nothing)], outputs, ahead=self._ahead)
+        walk(self._scan, self._part, [*flag, *(prefix or nothing)], outputs)
 
 
 def _strips(tile: Tile, length: int) -> list[Tile]:
@@ -152,7 +150,7 @@ def worked(scan: Scan, tile: Tile, inputs: Sequence[Ref], tuned: Tuning) -> Form
         folds = FoldedLinearTile if scan.linear else FoldedTile
         return folds(scan, tile, inputs, tuned.fold)
     if scan.geometry.inner > 1 and tuned.strip and tuned.length % tuned.strip == 0:
-        return StripsTile(scan, tile, inputs, tuned.strip, ahead=tuned.ahead)
+        return StripsTile(scan, tile, inputs, tuned.strip)
     if may_hold(scan, tile, tuned.held):
         return HeldTile(scan, tile, inputs, tuned.held)
     return form(scan, tile, inputs)

@@ -23,7 +23,7 @@ from jscan.kernels.description import Scan
 from jscan.kernels.language import Ref
 from jscan.kernels.logaddexp import LinearTile, SegmentedLinearTile
 from jscan.kernels.operator import FLAG
-from jscan.kernels.strips import Part, Progress
+from jscan.kernels.strips import Part, Progress, in_order
 from jscan.kernels.terms import LinearAggregates, logarithm_of_zero
 from jscan.kernels.tile import Tile
 
@@ -37,8 +37,8 @@ def may_sum(scan: Scan, part: Part) -> bool:
 def walks(scan: Scan, part: Part) -> bool:
     """Whether a part that nobody waits for is walked so."""
     g, each = scan.geometry, min(dtype.itemsize for dtype in scan.results)
-    suits = tuning.sums_walks(g.n, g.inner, each, segmented=scan.segmented)
-    return may_sum(scan, part) and suits
+    suits = not scan.segmented and tuning.sums_walks(g.n, g.inner, each)
+    return suits and may_sum(scan, part)
 
 
 def _summed(scan: Scan, part: Part, strip: Tile, read: Sequence[jax.Array]) -> LinearTile:
@@ -84,27 +84,16 @@ def scan_part(
     ahead: bool = False,
 ) -> None:
     """What `strips.scan_part` does: scans a part behind ``begin``, and writes it."""
-    rule, count, last = LinearAggregates(scan), len(scan.dtypes), part.count - np.int32(1)
+    rule = LinearAggregates(scan)
 
-    def step(state: Progress) -> Progress:
-        *carry, number = state
-        strip = part.strip(number)
-        before, read = carry[:count], carry[count:]
-        behind: list[jax.Array] = []
-        if ahead:
-            behind = scan.read(part.strip(jnp.minimum(number + np.int32(1), last)), part.inputs)
-        else:
-            read = scan.read(strip, part.inputs)
-        work = _summed(scan, part, strip, read)
-        work.scan()
-        work.store(outputs, before)
-        total = rule.combine(before, work.aggregate)
-        anew = strip.index == 0
-        if work.restarts is not None:
-            anew = anew | work.restarts
-        kept = [jnp.where(anew, a, t) for a, t in zip(work.aggregate, total, strict=True)]
-        return (*kept, *behind, number + np.int32(1))
+    def work(
+        here: Tile, before: Sequence[jax.Array], read: Sequence[jax.Array], first: jax.Array
+    ) -> list[jax.Array]:
+        summed = _summed(scan, part, here, read)
+        summed.scan()
+        summed.store(outputs, list(before))
+        total = rule.combine(list(before), summed.aggregate)
+        anew = first if summed.restarts is None else first | summed.restarts
+        return [jnp.where(anew, a, t) for a, t in zip(summed.aggregate, total, strict=True)]
 
-    carry = [jnp.broadcast_to(x, scan.geometry.per_lane) for x in begin[scan.segmented :]]
-    read = scan.read(part.strip(jnp.int32(0)), part.inputs) if ahead else []
-    lax.while_loop(lambda s: s[-1] < part.count, step, (*carry, *read, jnp.int32(0)))
+    in_order(scan, part, work, begin[scan.segmented :], ahead=ahead)

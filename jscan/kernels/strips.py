@@ -100,18 +100,17 @@ def _last_strip_total(scan: Scan, part: Part) -> list[jax.Array]:
     return [take(x, end, strip.geometry.axis) for x in scanned]
 
 
-def scan_part(
-    scan: Scan,
-    part: Part,
-    begin: Sequence[jax.Array],
-    outputs: Sequence[Ref],
-    *,
-    ahead: bool = False,
-) -> None:
-    """Scans a part, which comes behind ``begin``, strip by strip, and writes it.
+Work = Callable[[Tile, Sequence[jax.Array], Sequence[jax.Array], jax.Array], list[jax.Array]]
+"""From a strip, what is carried to it, what was read of it, and whether nothing comes before it, to
+what is carried on."""
 
-    What comes before the first part is undefined. A strip may be read ``ahead``, while the one
-    before it is worked through.
+
+def in_order(
+    scan: Scan, part: Part, work: Work, begin: Sequence[jax.Array], *, ahead: bool = False
+) -> None:
+    """Works through a part, strip by strip; what is carried to the first is ``begin``.
+
+    A strip may be read ``ahead``, while the one before it is worked through.
     """
     count, last = len(begin), part.count - np.int32(1)
 
@@ -124,8 +123,31 @@ def scan_part(
             behind = scan.read(part.strip(jnp.minimum(number + np.int32(1), last)), part.inputs)
         else:
             read = scan.read(here, part.inputs)
+        first = (number == 0) & (part.tile.index == 0)
+        return (*work(here, carry, read, first), *behind, number + np.int32(1))
+
+    carry = [jnp.broadcast_to(x, scan.geometry.per_lane) for x in begin]
+    read = scan.read(part.strip(jnp.int32(0)), part.inputs) if ahead else []
+    lax.while_loop(lambda s: s[-1] < part.count, step, (*carry, *read, jnp.int32(0)))
+
+
+def scan_part(
+    scan: Scan,
+    part: Part,
+    begin: Sequence[jax.Array],
+    outputs: Sequence[Ref],
+    *,
+    ahead: bool = False,
+) -> None:
+    """Scans a part, which comes behind ``begin``, and writes it.
+
+    What comes before the first part is undefined.
+    """
+
+    def work(
+        here: Tile, carry: Sequence[jax.Array], read: Sequence[jax.Array], first: jax.Array
+    ) -> list[jax.Array]:
         leaves = scan.leaves(here, part.inputs, read)
-        first = (number == 0) & (part.tile.index == 0)  # nothing comes before, and nothing was read
         if has_own_lanes(here):
             before = carry[scan.segmented :]
             leaves = scan.tile_scan(onward(scan, here, before, leaves, first))
@@ -134,11 +156,9 @@ def scan_part(
             combined = scan.combine([weaving.along(here, c) for c in carry], scanned)
             leaves = [jnp.where(first, s, c) for s, c in zip(scanned, combined, strict=True)]
         scan.store(here, outputs, part.inputs, leaves)
-        return (*here.last(leaves), *behind, number + np.int32(1))
+        return here.last(leaves)
 
-    carry = [jnp.broadcast_to(x, scan.geometry.per_lane) for x in begin]
-    read = scan.read(part.strip(jnp.int32(0)), part.inputs) if ahead else []
-    lax.while_loop(lambda s: s[-1] < part.count, step, (*carry, *read, jnp.int32(0)))
+    in_order(scan, part, work, begin, ahead=ahead)
 
 
 def over_strips(

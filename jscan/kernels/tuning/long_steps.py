@@ -97,8 +97,8 @@ def by_one_warp(shape: Shape, chosen: Tuning) -> Tuning:
     return dataclasses.replace(chosen, warps=1)
 
 
-def sums_walks(n: int, inner: int, each: int, *, segmented: bool) -> bool:
-    """Whether threads that walk down lanes under logaddexp sum strips (`logaddexp_strips`).
+def sums_walks(n: int, inner: int, each: int) -> bool:
+    """Whether threads that walk down lanes under logaddexp, whole, sum strips of ``each`` bytes.
 
     Of copy speed, one element after another and so (H200, 2026-11-29): float32 (512, 100277) 0.62
     and 0.78, (32, 256, 4096), reversed, 0.74 and 0.90, (128, 524288) 0.87 and 0.90; float16 (256,
@@ -108,4 +108,4 @@ def sums_walks(n: int, inner: int, each: int, *, segmented: bool) -> bool:
     0.44, bfloat16 (16, 256, 11905) 0.53 and 0.42.
     """
     whole = inner * each % 32 == 0
-    return not segmented and (each == 2 or (each == 4 and (whole or n >= 256)))
+    return each == 2 or (each == 4 and (whole or n >= 256))
