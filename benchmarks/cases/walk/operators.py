@@ -194,7 +194,7 @@ LAMBDAS = (
         slopes=(0, "results"),
     ),
     Drawable(
-        *("greatest size", _largest_size, (*FLOATS, "int8", "int16", "int32"), ("numbers",)),
+        *("greatest size", _largest_size, (*FLOATS, "int8", "int16", "int32"), ("sizes",)),
         identity=_always(0),
         slopes=(0, "results"),
     ),

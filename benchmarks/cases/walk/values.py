@@ -93,6 +93,12 @@ def numbers(salt: int, shape: Shape, dtype: str) -> jax.Array:
     return (_below(salt, shape, 2 * size) - size).astype(dtype)
 
 
+def sizes(salt: int, shape: Shape, dtype: str) -> jax.Array:
+    """`numbers`, but an integer's least one, whose absolute value is none: 0 would be greater."""
+    found = numbers(salt, shape, dtype)
+    return jnp.maximum(found, -jnp.iinfo(dtype).max) if dtype.startswith("int") else found
+
+
 def exponents(salt: int, shape: Shape, dtype: str) -> jax.Array:
     """-4 to 4, as exponents of what is added up."""
     return (8 * _unit(salt, shape) - 4).astype(dtype)
@@ -209,6 +215,7 @@ KINDS: Mapping[str, Callable[[int, Shape, str], jax.Array]] = {
     "quarters": quarters,
     "fours": fours,
     "numbers": numbers,
+    "sizes": sizes,
     "exponents": exponents,
     "slopes": slopes,
     "rare": rare,
