@@ -61,6 +61,6 @@ def settled(
     elif tuned.held:
         # One tile is not held, and is scanned at once: by as many places as a power of two.
         tuned = dataclasses.replace(tuned, length=tuning.next_power_of_2(tuned.length))
-    elif whole and not reverse:
-        tuned = tuning.by_one_warp(shape, tuned)
+    elif whole:
+        tuned = (tuning.of_rows_backwards if reverse else tuning.by_one_warp)(shape, tuned)
     return tuned

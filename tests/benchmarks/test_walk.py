@@ -301,7 +301,7 @@ def test_cuts_are_listed_and_compared(capsys, monkeypatch, tmp_path):
     assert main([*asked, "87", "112", "--out", str(path)]) == 0
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first.endswith("axis 0, reverse: 2048 1 1 32 strip=512 held=512")
-    assert second.endswith("axis 1, reverse: 512 64 1 1 strip=8 ahead=1 shared=16")
+    assert second.endswith("axis 1, reverse: 512 64 1 1 strip=16 ahead=1 shared=16")
     monkeypatch.setattr(sharing, "suits_walks", lambda _: False)
     assert main([*asked, "112", "87", "--compare", str(path)]) == 0
     told = capsys.readouterr().out

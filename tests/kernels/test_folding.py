@@ -163,12 +163,23 @@ def test_what_is_folded():
     assert long_rows == Tuning(4096, 1, 1, 32, strip=512, fold=16)
     by_flags = folded(shape_of(2**24, segmented=True), chosen, Rows(flags=4))
     assert by_flags == Tuning(2048, 1, 1, 32, fold=8)
+    words = shape_of(2**24, width=4, segmented=True)
+    assert folded(words, chosen, Rows(flags=1)) == Tuning(1024, 1, 1, 32, fold=4)
+    apart, lie = dataclasses.replace(words, outer=2**9, n=2**15), Rows(flags=1, reverse=True)
+    assert folded(apart, chosen, lie) == Tuning(512, 1, 1, 32, fold=4)
+    turned = dataclasses.replace(words, exclusive=True)
+    assert folded(turned, chosen, lie) is chosen
+    wide = shape_of(2**24, width=8, segmented=True)
+    of_integers = dataclasses.replace(wide, integers=True)
+    assert folded(of_integers, chosen, lie) == Tuning(512, 1, 1, 32, fold=4)
+    assert folded(of_integers, chosen, Rows(flags=1)) == Tuning(512, 1, 1, 32, fold=8)
+    assert folded(wide, chosen, Rows(flags=1)) == Tuning(1024, 1, 1, 32, fold=4)
     for left in (
         shape_of(2**24 - 1),
         shape_of(2**24, width=4, leaves=4),
         shape_of(2**24, width=4, equations=30, long_steps=True),
         shape_of(1500, outer=16000),
-        shape_of(2**24, width=4, segmented=True),
+        shape_of(2**24, width=8, leaves=2, segmented=True),
         dataclasses.replace(one, tile=chosen),
         dataclasses.replace(one, inner=2),
     ):

@@ -95,7 +95,11 @@ def test_rows_of_several_kinds_are_folded():
     mixed: dict[str, Any] = {"width": 9, "leaves": 3, "even": False, "equations": 3}
     assert fold(**mixed) == fold(outer=2, segmented=True, **mixed) == folds(1024, 4)
     assert fold(n=2**25 - 2, width=2) == fold(width=2, exclusive=True) == folds(4096, 8)
-    assert not fold(width=2).fold
+    assert fold(width=2) == fold(width=2, reverse=True) == folds(4096, 8)
+    assert not fold(width=2, widened_sums=True).fold
+    assert not fold(n=2**25 - 2, width=2, reverse=True).fold
+    assert fold(outer=2, width=2, equations=4) == folds(2048, 8)
+    assert fold(outer=2, width=4, leaves=2, equations=3) == folds(1024, 8)
     of_bytes: dict[str, Any] = {"width": 1, "segmented": True}
     assert fold(**of_bytes).fold == 16
     assert not fold(wider_results=True, **of_bytes).fold
@@ -141,9 +145,32 @@ def test_logaddexp_of_rows_is_in_short_tiles():
 def test_words_of_eight_bytes_that_are_turned_are_in_short_tiles(outer, n, reverse, length):
     row: dict[str, Any] = {"outer": outer, "n": n, "inner": 1, "width": 8, "integers": True}
     shape = tuning.Shape(**(_LANES | row))
+    assert _settled(shape, reverse=reverse).length == length
+
+
+def _settled(shape: tuning.Shape, *, reverse: bool) -> tuning.Tuning:
     tuned = tuning.chosen(shape, "auto", tuning.SCAN)
-    tuned = strategies.settled(shape, tuned, "auto", reverse=reverse, exclusive=False)
-    assert tuned.length == length
+    return strategies.settled(shape, tuned, "auto", reverse=reverse, exclusive=False)
+
+
+def test_whole_rows_of_integers_from_their_ends_are_by_two_warps():
+    rows: dict[str, Any] = {"outer": 2**15, "n": 1867, "inner": 1, "integers": True}
+
+    def warps(*, reverse: bool = True, **what: Any) -> int:
+        return _settled(tuning.Shape(**(_LANES | rows | what)), reverse=reverse).warps
+
+    assert warps() == 2
+    assert warps(reverse=False) == warps(integers=False) == warps(n=1868) == warps(n=1001) == 1
+
+
+def test_pairs_of_many_steps_beside_lanes_are_in_tiles_of_32_positions():
+    pair: dict[str, Any] = {"leaves": 2, "width": 8, "equations": 8, "segmented": True}
+
+    def length(**what: Any) -> int:
+        return tuning.lookback(tuning.Shape(**({**_LANES, "inner": 2048} | pair | what))).length
+
+    assert length() == length(width=16, segmented=False) == 32
+    assert length(exclusive=True) == length(leaves=1, width=8, inner=999) == 16
 
 
 def test_cuts_beside_lanes_by_an_h200():
@@ -159,6 +186,11 @@ def test_cuts_beside_lanes_by_an_h200():
 
     assert down(segmented=True) == (128, 4)
     assert down() == down(segmented=True, exclusive=True) == (128, 8)
+    assert down(width=2) == (64, 16)
+    assert down(width=2, segmented=True) == (64, 8)
+    whole: dict[str, Any] = {"width": 2, "exclusive": True, "inner": 128256, "n": 458}
+    assert down(**whole) == (128, 16)
+    assert down(segmented=True, **whole) == (128, 8)
     three: dict[str, Any] = {"leaves": 3, "width": 9, "equations": 3, "inner": 36108, "n": 2048}
     assert down(even=False, **three)[0] == 64
 

@@ -20,8 +20,11 @@ from jscan.kernels.tuning.choose import chosen as chosen
 from jscan.kernels.tuning.choose import columns as columns
 from jscan.kernels.tuning.choose import longest_block as longest_block
 from jscan.kernels.tuning.choose import lookback as lookback
+from jscan.kernels.tuning.choose import of_rows_backwards as of_rows_backwards
 from jscan.kernels.tuning.choose import serial as serial
+from jscan.kernels.tuning.choose import several_of_a_block as several_of_a_block
 from jscan.kernels.tuning.choose import suits_block as suits_block
+from jscan.kernels.tuning.choose import suits_no_block as suits_no_block
 from jscan.kernels.tuning.cut import LARGE as LARGE
 from jscan.kernels.tuning.cut import THREADS as THREADS
 from jscan.kernels.tuning.cut import Shape as Shape
@@ -29,8 +32,6 @@ from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
 from jscan.kernels.tuning.folding import Rows as Rows
 from jscan.kernels.tuning.folding import folded as folded
-from jscan.kernels.tuning.folding import several_of_a_block as several_of_a_block
-from jscan.kernels.tuning.folding import suits_no_block as suits_no_block
 from jscan.kernels.tuning.grouped import copies as copies
 from jscan.kernels.tuning.grouped import group_sizes as group_sizes
 from jscan.kernels.tuning.grouped import in_groups as in_groups

@@ -25,7 +25,8 @@ from jscan.kernels.tuning.cut import (
     first_match,
     next_power_of_2,
 )
-from jscan.kernels.tuning.long_steps import is_heavy_wide_pair
+from jscan.kernels.tuning.folding import FEWEST, SHORT
+from jscan.kernels.tuning.long_steps import is_heavy_pair, is_heavy_wide_pair
 from jscan.kernels.tuning.pressure import more_warps, of_a_warp
 from jscan.kernels.tuning.starting import are_many_programs
 
@@ -124,6 +125,47 @@ def suits_block(shape: Shape, tile: Tuning) -> bool:
     return fits and tile.lanes >= min(32, next_power_of_2(shape.inner))
 
 
+def suits_no_block(shape: Shape) -> bool:
+    """Whether rows that fit a tile had better be several folded ones.
+
+    Maximum and sum of exponentials of (16, 2048, 2649), float32, 0.45 of copy speed, and 0.71.
+    """
+    long = shape.n >= 2048 and shape.outer * shape.n >= FEWEST and shape.inner == 1
+    return long and is_heavy_pair(shape) and shape.even and shape.uneven and shape.tile is None
+
+
+def several_of_a_block(shape: Shape, *, reverse: bool) -> int:
+    """The positions of several tiles for rows of 64 bits that fit one; 0 where one is better.
+
+    What takes several instructions spills: of copy speed, in a tile and so (H100, 2026-11-27), the
+    least of (28996, 3174), float64, 0.36 and 0.80, the greatest of (16937, 3512), int64, 0.47 and
+    0.89, a + b + a b of (32918, 1439), uint64, 0.67 and 0.88. But float64 affine of (32003, 2791)
+    0.74 and 0.68, products of (32000, 2432), uint64, 0.96 and 0.91. Sums of rows that begin inside
+    of words, from their ends, int64 (29191, 3023), 0.51, 0.87, and 0.92 by 1024 positions.
+    """
+    long = shape.n > 1024 and shape.outer * shape.n >= FEWEST and shape.inner == 1
+    alone = (shape.width, shape.leaves) == (8, 1) and not shape.segmented and shape.tile is None
+    if not (long and alone) or shape.long_steps:
+        return 0
+    if shape.extrema or (shape.integers and shape.equations > 1):
+        return 512
+    turned = reverse and shape.uneven and not shape.exclusive and shape.n >= SHORT
+    return 1024 if turned and shape.equations == 1 else 0
+
+
+def of_rows_backwards(shape: Shape, rows: Tuning) -> Tuning:
+    """The tile of whole rows that begin inside of words, scanned from their ends, else ``rows``.
+
+    Sums of int32, of copy speed, by one warp and so (H200, 2026-11-29): of (32381, 1867) 0.78 and
+    0.84, of (16384, 3979) 0.61 and 0.73; but of float32, (52057, 1759), 0.95 and 0.85.
+    """
+    of_words = (shape.width, shape.leaves) == (4, 1) and shape.integers
+    alone = of_words and shape.inner == 1 and shape.uneven
+    light = shape.equations == 1 and not (shape.segmented or shape.exclusive)
+    long = rows.rows == rows.warps == 1 and rows.length >= 2048 and shape.tile is None
+    return dataclasses.replace(rows, warps=2) if alone and light and long else rows
+
+
 # --- several programs a row ---------------------------------------------------------------------
 
 
@@ -193,7 +235,14 @@ def _beside_lanes(shape: Shape) -> Tuning:
         # logaddexp of (151936, 256), float32, 147 µs, 179 with 32 positions (H100, 2026-11-25), but
         # exclusive, of (1569, 51200), 283 and 249: 132 bytes spilled.
         length *= 2
-    if shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32:
+    odd = shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32 > 0
+    if length <= 16 and shape.leaves > 1 and not (odd or (shape.segmented and shape.exclusive)):
+        # Of copy speed, with 16 positions and so (H200, 2026-11-29): maximum and sum of
+        # exponentials of (28996, 2048), float32, by segments, 0.59 and 0.69, complex products of
+        # (8, 4096, 2048) 0.66 and 0.77, of (100277, 256), float64, 0.44 and 0.60, Welford's of
+        # (49152, 1024) 0.49 and 0.61; but exclusive, by segments, 0.72 and 0.45.
+        length = 32
+    if odd:
         # Sectors at both ends are another program's too. (30522, 2549), bfloat16 recurrences by
         # segments, 616 µs and 1061 with 64 lanes and a warp; (1259, 26647), int8 recurrences, 68
         # and 126; (30000, 999), logaddexp, 88 and 167 (H200, 2026-11-23).

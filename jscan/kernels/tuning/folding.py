@@ -107,34 +107,6 @@ def _of_uneven(shape: Shape) -> Folds | None:
     return (1024, 8, 1) if shape.width <= 7 else (1024, 2, 1)
 
 
-def suits_no_block(shape: Shape) -> bool:
-    """Whether rows that fit a tile had better be several folded ones.
-
-    Maximum and sum of exponentials of (16, 2048, 2649), float32, 0.45 of copy speed, and 0.71.
-    """
-    long = shape.n >= 2048 and shape.outer * shape.n >= FEWEST and shape.inner == 1
-    return long and is_heavy_pair(shape) and shape.even and shape.uneven and shape.tile is None
-
-
-def several_of_a_block(shape: Shape, *, reverse: bool) -> int:
-    """The positions of several tiles for rows of 64 bits that fit one; 0 where one is better.
-
-    What takes several instructions spills: of copy speed, in a tile and so (H100, 2026-11-27), the
-    least of (28996, 3174), float64, 0.36 and 0.80, the greatest of (16937, 3512), int64, 0.47 and
-    0.89, a + b + a b of (32918, 1439), uint64, 0.67 and 0.88. But float64 affine of (32003, 2791)
-    0.74 and 0.68, products of (32000, 2432), uint64, 0.96 and 0.91. Sums of rows that begin inside
-    of words, from their ends, int64 (29191, 3023), 0.51, 0.87, and 0.92 by 1024 positions.
-    """
-    long = shape.n > 1024 and shape.outer * shape.n >= FEWEST and shape.inner == 1
-    alone = (shape.width, shape.leaves) == (8, 1) and not shape.segmented and shape.tile is None
-    if not (long and alone) or shape.long_steps:
-        return 0
-    if shape.extrema or (shape.integers and shape.equations > 1):
-        return 512
-    turned = reverse and shape.uneven and not shape.exclusive and shape.n >= SHORT
-    return 1024 if turned and shape.equations == 1 else 0
-
-
 def _of_logarithms(shape: Shape, rows: Rows) -> Folds | None:
     """The cut of rows under logaddexp (`kernels.folded_logaddexp`).
 
@@ -161,6 +133,9 @@ def _of_logarithms(shape: Shape, rows: Rows) -> Folds | None:
     if shape.width == 4:
         if shape.segmented:
             return 1024 if long else 512, 8, 1
+        if one_row and shape.exclusive and not rows.reverse:
+            # One row 0.61 and 0.76.
+            return 2048, 4, 1
         suits = not long if not rows.reverse else row < 2**14
         return (1024, 8, 1) if suits and shape.exclusive != rows.reverse else None
     return None
@@ -195,14 +170,40 @@ def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
         # Maximum and sum of exponentials of float64, one row, in tiles of 128 0.27 and 0.44, folded
         # by eight 0.21, so 0.41 and 0.59 (H100, 2026-11-28).
         return 256, 2, 1
+    alone = shape.leaves == 1 and not shape.long_steps
+    few_rows = (rows.row or shape.n) >= LONG
     if each == 4 and shape.even and rows.flags and (shape.equations <= 2 or shape.integers):
-        # Beside bytes of flags these are at 0.9 and more as they are: minima of float32, reversed,
-        # 0.97 and 0.87, int32 recurrences with a start 0.91 and 0.82; beside bits xor of int32 0.86
-        # and 0.92.
-        return None
+        # Beside bits xor of int32 0.86 and 0.92. Beside bytes of flags int32 recurrences with a
+        # start are at 0.91, and at 0.82 so.
+        both = few_rows and rows.reverse and shape.exclusive
+        return _beside_bytes(shape, rows, few_rows=few_rows) if alone and not both else None
+    if each == 8 and alone:
+        # By eight neighbours and four, in reverse (H200, 2026-11-29): maxima of (1160, 49152),
+        # int64, 0.75 and 0.89, `or` of (4957, 11657) 0.69 and 0.82, exclusive sums of 68 million
+        # 0.65 and 0.80; but exclusive products of float64 0.73 and 0.63. Not in reverse integers
+        # are alike, 43 calls of both 1.02 times as fast; float64 sums of 84 million 0.69, so 0.77.
+        if rows.reverse and (shape.integers or not shape.exclusive):
+            return 512, 4, 1
+        if few_rows and not (rows.reverse or shape.exclusive or shape.integers):
+            return 1024, 4, 1
     of_short = 0 < rows.row < SHORT and shape.exclusive and shape.leaves == 2
     half = shape.width > 8 or each > 4 or shape.long_steps or of_short
     return (512 if half else 1024), 8, 1
+
+
+def _beside_bytes(shape: Shape, rows: Rows, *, few_rows: bool) -> Folds:
+    """The cut of a leaf of four bytes beside bytes of flags, under few steps.
+
+    As they lie and so, of copy speed (H200, 2026-11-29): sums of 50 million int32 0.87 and 0.95,
+    exclusive ones of float32 0.74 and 0.82, products of int32 0.73 and 0.79, minima of float32 in
+    reverse 0.87 and 0.92, of int32 0.76 and 0.81; sums of (1024, 52118) 0.87 and 0.93, `or` of (18,
+    4194304), exclusive, 0.83 and 0.87. Shifted, rows take half the places: `and` of (1201, 40639),
+    exclusive, 0.75 and 0.84, a + b + a b of rows of 89 in reverse 0.76 and 0.85; but sums of (709,
+    114451) in reverse 0.92 and 0.91. 55 calls were 1.03 times as fast, and one row from its end,
+    exclusive, 0.90 times: of 50 million float32 0.62 and 0.47. That is left.
+    """
+    half = not few_rows and (rows.reverse or shape.exclusive)
+    return (512 if half else 1024), 4, 1
 
 
 def _of_short_rows(shape: Shape) -> Folds | None:
@@ -253,7 +254,10 @@ def _of_rows(shape: Shape, rows: Rows) -> Folds | None:
     if simple and rows.row >= LONG and (rows.reverse or shape.exclusive):
         return None
     if each == 2:
-        long = rows.row >= LONG and not shape.long_steps
+        # With 1024 places and so (H200, 2026-11-29): products of (1283, 45853), float16, 0.84 and
+        # 0.87, `and` of (941, 55511), int16, in reverse 0.76 and 0.87; but uint16 recurrences of
+        # (2048, 26977) in reverse 0.82 and 0.79.
+        long = rows.row >= (2**14 if shape.leaves == 1 else LONG) and not shape.long_steps
         return (2048 if shape.exclusive or long else 1024), 8, 1
     if shape.leaves == 2 and not shape.long_steps:
         if rows.row >= LONG:
@@ -264,12 +268,21 @@ def _of_rows(shape: Shape, rows: Rows) -> Folds | None:
 
 
 def _of_rows_apart(shape: Shape) -> Folds | None:
-    """The cut of rows that begin with words, or inside of them beside operands of their own."""
+    """The cut of rows that begin with words, or inside of them beside operands of their own.
+
+    Halves that begin with words, as cut before and so, of copy speed (H200, 2026-11-29): sqrt(a² +
+    b²) of (533, 128256), bfloat16, 0.52 and 0.74, in reverse of (2048, 32768), float16, 0.74 and
+    0.88; maxima of (389, 128256), int16, 0.79 and 0.91, sums of (1856, 28592), bfloat16, 0.89 and
+    0.92; recurrences of (512, 128256), float16, in reverse 0.83 and 0.93, of (34, 2364208),
+    bfloat16, 0.81 and 0.86, but with a start of (1493, 49152) 0.92 and 0.90.
+    """
     if is_heavy_pair(shape) and shape.even and not shape.complex:
         return (1024, 4, 2) if shape.uneven else None
     each = shape.width // shape.leaves
     if not shape.even:
         return _of_uneven(shape)
+    if each == 2 and shape.leaves <= 2 and not (shape.uneven or shape.long_steps):
+        return (2048 if shape.leaves == 1 else 1024), 8, 1
     return _of_bytes(shape, 0) if each == 1 else None
 
 
@@ -285,7 +298,9 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
 
     On an H200 sums of halves of whole words are faster held (`holding`), of others by one warp than
     by two: minima of 62188062, float16, 0.81 and 0.86, exclusive ones of 73364439 0.80 and 0.81
-    (2026-11-28).
+    (2026-11-28). Held and folded, others of whole words: minima of 50 million, bfloat16, 0.82 and
+    0.86, maxima of float16 in reverse 0.79 and 0.87, sums of int16 in reverse 0.81 and 0.86, of
+    bfloat16 0.76 and 0.78 (2026-11-29).
     """
     each, light = shape.width // shape.leaves, shape.equations <= LIGHT
     if not shape.even:
@@ -323,8 +338,9 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
             # reverse 0.36 and 0.79 (H100, 2026-11-28).
             return 2048, 8, 1
         if shape.equations == 1:
-            held = not (shape.uneven or shape.exclusive)
-            return None if rows.reverse or held else (4096, 8, 1)
+            held = shape.widened_sums and not (shape.uneven or shape.exclusive)
+            as_they_lie = shape.uneven if rows.reverse else held
+            return None if as_they_lie else (4096, 8, 1)
         return 4096, 8, 2
     if each == 2 and shape.leaves == 2:
         return None if shape.exclusive else ((4096 if light else 2048), 8, 1)
@@ -335,9 +351,11 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
     if each in (2, 8) or chosen.held:
         return None
     if shape.leaves == 1:
-        return (2048, 4, 1) if shape.equations > 2 else None
+        # min(a + b, 100) of 48 million float32, in reverse, 0.73 and 0.83 (H200, 2026-11-29).
+        return (2048, 4, 1) if shape.equations > 1 else None
     if shape.leaves > 2:
-        return (1024, 4, 1) if shape.exclusive else None
+        # Welford's 0.64 and 0.66, 0.68 and 0.70 (H200, 2026-11-29).
+        return (1024, 4, 1) if shape.exclusive or _is_welford(shape) else None
     if is_heavy_pair(shape):
         # Maximum and sum of exponentials 0.70 and 0.77, by one warp 0.74.
         return 1024, 4, 2

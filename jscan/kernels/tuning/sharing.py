@@ -56,6 +56,13 @@ def walks(shape: Shape, tuned: Tuning) -> Tuning:
         strip = 32
     elif shape.leaves == 2 and shape.equations > 4:
         strip = 8
+    elif each == 2 and shape.leaves == 1 and not (shape.long_steps or shape.segmented):
+        # Halves by strips of 8 and so, of copy speed (H200, 2026-11-29): float16 sums of (17,
+        # 4241509) 0.66 and 0.83, products of (606, 100277) in reverse 0.71 and 0.83, bfloat16
+        # maxima of (19, 4509019) 0.57 and 0.82, exclusive in reverse of (540, 100277) 0.72 and
+        # 0.83, last writes of (811, 90107) 0.55 and 0.76. By segments sums of (23, 3191493) 0.69
+        # and 0.77, but of (859, 92479) 0.61 and 0.51, products of (35, 1965965) 0.84 and 0.73.
+        strip = 16
     return dataclasses.replace(tuned, lanes=128 // each, warps=1, strip=strip)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from jscan.kernels.tuning.cut import Shape
 
-MOVED = 1700
-"""Bytes that a program had better move: an H100 starts 1.6 in the time in which it copies 3 kB."""
+MOVED = 2100
+"""Bytes that a program had better move: an H100 starts 1.6 in the time in which it copies 3 kB, and
+an H200 copies 1.4 times as fast."""
 
 
 def are_many_programs(shape: Shape, length: int, elements: int) -> bool:
@@ -14,8 +15,9 @@ def are_many_programs(shape: Shape, length: int, elements: int) -> bool:
     Of copy speed so, and with twice the rows (H100, 2026-11-27): xor of rows of 256 bools 0.58 and
     0.99, sqrt(a² + b²) of 328, bfloat16, 0.72 and 0.99, the greatest of 184, int16, 0.81 and 0.99,
     sums of 96, uint8, 0.43 and 0.70, of 368, float16, 0.81 and 1.00; recurrences of 512, uint8,
-    0.84 and 1.00, of 482, int8, 0.65 and 0.78. No faster: logaddexp of 271, bfloat16, 0.50 and
-    0.42, recurrences of 110, uint8, 0.52 and 0.44.
+    0.84 and 1.00, of 482, int8, 0.65 and 0.78; products of 256, float16, 0.79 and 0.99, sums of 4
+    by segments 0.78 and 0.98, xor of 4, int8, 0.79 and 0.98 (H200, 2026-11-29). No faster:
+    logaddexp of 271, bfloat16, 0.50 and 0.42, recurrences of 110, uint8, 0.52 and 0.44.
     """
     rows = max(1, elements // length)
     of_bytes = (shape.width, shape.leaves) == (2, 2) and length == elements
