@@ -317,10 +317,11 @@ def scattered(
     """
     wide = data.astype(accumulation_dtype(data.dtype))
     identity = operator.identity(wide.dtype)
-    # A scatter by wide ids would take them modulo 2**32.
-    places = heads.places_of(ids, num_segments)
-    n = places.shape[0]
+    n = ids.shape[0]
     unique = unique and num_segments + n < descriptors.LIMIT
+    # A scatter by wide ids would take them modulo 2**32.
+    of_ids = heads.places_of if unique else heads.dropped_places_of
+    places = of_ids(ids, num_segments)
     if unique:  # dropped elements get places of their own, since the promise is for them, too
         beyond = lax.iota(jnp.int32, n) + np.int32(num_segments)
         places = jnp.where(places < num_segments, places, beyond)

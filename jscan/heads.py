@@ -184,6 +184,16 @@ def places_of(numbers: jax.Array, num_segments: int) -> jax.Array:
     return jnp.where(inside, numbers.astype(jnp.int32), np.int32(num_segments))
 
 
+def dropped_places_of(numbers: jax.Array, num_segments: int) -> jax.Array:
+    """The same for what drops negative indices, too: those that 32 bits hold stay as they are.
+
+    On a CPU another pass over them is a fifth of a scatter.
+    """
+    if numbers.dtype in (jnp.uint32, jnp.uint64, jnp.int64):
+        return places_of(numbers, num_segments)
+    return numbers.astype(jnp.int32)
+
+
 def choose(flags: jax.Array, chosen: jax.Array, other: jax.Array) -> jax.Array:
     """``chosen`` where ``flags``, else ``other``; ``flags`` may lack trailing dimensions."""
     flags = lax.expand_dims(flags, range(flags.ndim, chosen.ndim))

@@ -190,7 +190,7 @@ def _scatter(
     """``x`` reduced into segments along the first axis, without elements that are in none."""
 
     def scattered(x: jax.Array, numbers: jax.Array) -> jax.Array:
-        places = heads.places_of(numbers, num_segments)
+        places = heads.dropped_places_of(numbers, num_segments)
         shape = (num_segments, *x.shape[1:])
         return scatters.scatter(name, x, places, shape, identity, on_cpu=on_cpu)
 

@@ -35,7 +35,7 @@ def scatter(
 ) -> jax.Array:
     """An array of ``shape`` full of ``identity``, with which ``x`` is combined at ``places``.
 
-    Places are not negative, and elements of places behind the end are dropped.
+    Elements of places in front of the first and behind the end are dropped.
     """
     if name in ("max", "min") and jnp.issubdtype(x.dtype, jnp.inexact):
         return _extremum(x, places, name, shape, identity, unique)
@@ -106,8 +106,9 @@ def in_copies(
         return updated(name, x, places, shape=shape, identity=identity)
     count, *beside = shape
     turn = lax.iota(jnp.int32, places.shape[0]) & np.int32(copies - 1)
-    # What is dropped is behind the end, however far.
-    own = jnp.minimum(places, np.int32(count)) * np.int32(copies) + turn
+    # What is dropped is behind the end, or in front, however far.
+    exist = (places >= 0) & (places < np.int32(count))
+    own = jnp.where(exist, places, np.int32(count)) * np.int32(copies) + turn
     wide = (count * copies, *beside)
     parts = updated(name, x, own, shape=wide, identity=identity)
     parts = parts.reshape(count, copies, *beside)
@@ -176,8 +177,14 @@ def _extremum_jvp(
     """
     x, places = primals
     result = _extremum(x, places, name, shape, identity, unique)
-    chosen = x == result.at[places].get(mode="fill", fill_value=0)
+    chosen = x == _at(result, places)
     zero = jnp.zeros_like(x)
     total = _update("add", jnp.where(chosen, tangents[0], zero), places, shape, 0)
     count = _update("add", jnp.where(chosen, zero + 1, zero), places, shape, 0)
     return result, total / jnp.maximum(count, 1)
+
+
+def _at(result: jax.Array, places: Places) -> jax.Array:
+    """The result that each place has; 0 of those that are dropped."""
+    found: jax.Array = result.at[places].get(mode="fill", fill_value=0, wrap_negative_indices=False)
+    return found

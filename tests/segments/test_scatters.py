@@ -19,11 +19,13 @@ OPERATORS = {"add": operators.add, "mul": operators.mul, "max": operators.max, "
 
 
 def given(dtype: str, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Small numbers, and places of which some are behind the end."""
+    """Small numbers, and places of which some are behind the end, and some in front."""
     rng = np.random.default_rng(len(shape))
     x = jnp.asarray(rng.integers(1, 4, shape), dtype)
-    places = rng.integers(0, 6, shape[0])
-    return x, jnp.asarray(np.where(places == 5, 2**31 - 1, places), jnp.int32)
+    beyond = np.asarray([2**31 - 1, 5, -1, -(2**31)])
+    places = rng.integers(0, 5 + beyond.size, shape[0])
+    places = np.where(places < 5, places, beyond[np.maximum(places - 5, 0)])
+    return x, jnp.asarray(places, jnp.int32)
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from benchmarks.cases.case import Build
@@ -96,7 +97,7 @@ def numbers(salt: int, shape: Shape, dtype: str) -> jax.Array:
 def sizes(salt: int, shape: Shape, dtype: str) -> jax.Array:
     """`numbers`, but an integer's least one, whose absolute value is none: 0 would be greater."""
     found = numbers(salt, shape, dtype)
-    return jnp.maximum(found, -jnp.iinfo(dtype).max) if dtype.startswith("int") else found
+    return jnp.maximum(found, -np.iinfo(dtype).max) if dtype.startswith("int") else found
 
 
 def exponents(salt: int, shape: Shape, dtype: str) -> jax.Array:
