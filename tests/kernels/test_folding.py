@@ -166,7 +166,11 @@ def test_what_is_folded():
     words = shape_of(2**24, width=4, segmented=True)
     assert folded(words, chosen, Rows(flags=1)) == Tuning(1024, 1, 1, 32, fold=4)
     apart, lie = dataclasses.replace(words, outer=2**9, n=2**15), Rows(flags=1, reverse=True)
-    assert folded(apart, chosen, lie) == Tuning(512, 1, 1, 32, fold=4)
+    assert folded(apart, chosen, lie) is chosen
+    odd = dataclasses.replace(words, n=2**25 - 2)
+    assert folded(odd, chosen, dataclasses.replace(lie, row=2**15 - 1)) == Tuning(
+        512, 1, 1, 32, fold=4
+    )
     turned = dataclasses.replace(words, exclusive=True)
     assert folded(turned, chosen, lie) is chosen
     wide = shape_of(2**24, width=8, segmented=True)
