@@ -171,6 +171,7 @@ def test_pairs_of_many_steps_beside_lanes_are_in_tiles_of_32_positions():
 
     assert length() == length(width=16, segmented=False) == 32
     assert length(exclusive=True) == length(leaves=1, width=8, inner=999) == 16
+    assert length(leaves=4, width=32) == length(leaves=4, width=16) == 16
 
 
 def test_cuts_beside_lanes_by_an_h200():

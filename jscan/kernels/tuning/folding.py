@@ -134,7 +134,7 @@ def _of_logarithms(shape: Shape, rows: Rows) -> Folds | None:
         if shape.segmented:
             return 1024 if long else 512, 8, 1
         if one_row and shape.exclusive and not rows.reverse:
-            # One row 0.61 and 0.76.
+            # One row of 50 million float32, exclusive, 0.61 and 0.76.
             return 2048, 4, 1
         suits = not long if not rows.reverse else row < 2**14
         return (1024, 8, 1) if suits and shape.exclusive != rows.reverse else None
@@ -177,9 +177,9 @@ def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
         # start are at 0.91, and at 0.82 so.
         both = few_rows and rows.reverse and shape.exclusive
         begin_whole = shape.outer > 1 and not (shape.uneven or few_rows)
-        suits = alone and not (both or begin_whole)
+        suits = alone and shape.equations <= LIGHT and not (both or begin_whole)
         return _beside_bytes(shape, rows, few_rows=few_rows) if suits else None
-    if each == 8 and alone:
+    if each == 8 and alone and shape.equations <= LIGHT:
         # By eight neighbours and four, in reverse (H200, 2026-11-29): maxima of (1160, 49152),
         # int64, 0.75 and 0.89, `or` of (4957, 11657) 0.69 and 0.82, exclusive sums of 68 million
         # 0.65 and 0.80; but exclusive products of float64 0.73 and 0.63. Not in reverse integers
