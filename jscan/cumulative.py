@@ -215,7 +215,7 @@ def cumlogsumexp(
 
     On a GPU elements are summed some hundreds at a time, beside the largest one of them: a result
     has the rounding of that one, though it may come later and be up to 69 larger. In float32, 0.1
-    becomes 0.0999985 where 60 follows. Derivatives are NaN where all elements so far are minus
+    becomes 0.0999986 where 60 follows. Derivatives are NaN where all elements so far are minus
     infinity, as those of ``lax.cumlogsumexp`` are.
 
     Example:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import jax
@@ -190,14 +191,21 @@ def test_what_is_folded():
         assert folded(left, chosen, Rows(flags=1)) is chosen
 
 
-def test_every_chosen_fold_can_be_one():
-    for width, leaves in ((1, 1), (2, 1), (2, 2), (3, 2), (4, 1), (4, 2), (6, 2), (7, 3), (8, 1)):
-        for segmented in (False, True):
-            for row in (0, 7, 300, 5001, 2**20 + 1):
-                for equations in (1, 3, 9):
-                    how: dict[str, Any] = {"width": width, "leaves": leaves}
-                    shape = shape_of(2**25, segmented=segmented, equations=equations, **how)
-                    found = folded(shape, Tuning(1024, 1, 1, 32), Rows(row=row, walks=row > 5000))
-                    assert found.length % max(2 * found.fold, 1) == 0
-                    assert found.window == 32 * found.warps
-                    assert found.length * shape.width <= 16384 * found.warps
+@pytest.mark.parametrize("flags", [0, 1, 4])
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("row", [0, 7, 300, 5001, 2**15, 2**20 + 1])
+def test_every_chosen_fold_can_be_one(row, reverse, exclusive, flags):
+    kinds = ((1, 1), (2, 1), (2, 2), (3, 2), (4, 1), (4, 2), (6, 2), (7, 3), (8, 1), (16, 2))
+    lie = Rows(row=row, walks=row > 5000 and not flags, flags=flags, reverse=reverse)
+    ways = itertools.product((1, 3, 9), (False, True), (1, 16))
+    for (width, leaves), (equations, whole, outer) in itertools.product(kinds, ways):
+        how: dict[str, Any] = {"width": width, "leaves": leaves, "equations": equations}
+        shape = shape_of(2**25, segmented=flags > 0, exclusive=exclusive, integers=whole, **how)
+        if not row:
+            shape = dataclasses.replace(shape, outer=outer, n=2**25 // outer)
+        found = folded(shape, Tuning(1024, 1, 1, 32), lie)
+        assert found.length % max(2 * found.fold, 1) == 0
+        assert found.window == 32 * found.warps
+        assert found.length * shape.width <= 16384 * found.warps
+        assert found.length <= shape.n

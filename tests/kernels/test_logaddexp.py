@@ -352,3 +352,12 @@ def test_reversed_tiles_of_many_lanes_are_held_in_scan_order(monkeypatch, lanes)
     [geometry] = geometries
     assert geometry.reverse
     assert geometry.mirrored == (lanes > 16)
+
+
+def test_a_result_has_the_rounding_of_the_largest_of_its_tile():
+    x = np.full((512,), -50, np.float32)
+    x[[0, 20]] = 0.1, 60.0
+    with primitives.interpreted(), primitives.tiled(tuning.Tuning(256, 1, 1, 32)):
+        found = jscan.cumlogsumexp(x, method="lookback")
+    assert abs(float(found[0]) - 0.0999986) < 2e-7  # as the documentation says
+    assert float(found[20]) == 60.0

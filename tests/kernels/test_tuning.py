@@ -306,8 +306,8 @@ def test_a_thread_has_narrow_columns_whole(n, width, inner):
     [
         (256, 1, 1, False, 1024),
         (328, 2, 1, False, 1024),
+        (256, 2, 1, False, 1024),
         (512, 2, 1, False, 1024),
-        (525, 2, 1, False, 1024),  # moves 2 kB by itself
         (271, 2, 1, True, 512),
         (482, 2, 2, False, 1024),
         (110, 2, 2, False, 512),

@@ -105,7 +105,8 @@ def test_a_gpu_scatters_to_copies():
 def test_many_elements_of_few_segments_on_a_gpu(name, dtype, count, beside):
     with jax.enable_x64(True):
         rng = np.random.default_rng(count)
-        ids = rng.integers(0, count + 1, 2**18 + 5)
+        ids = rng.integers(-1, count + 1, 2**18 + 5).astype("int32")
+        ids[::1001] = -(2**31)
         low, high = (1, 3) if name == "prod" else (-3, 4)
         x = rng.integers(low, high, (len(ids), *beside))
         if name == "prod":

@@ -12,7 +12,7 @@ import dataclasses
 import math
 
 from jscan.kernels.tuning import long_steps, measured, sharing, walked_parts
-from jscan.kernels.tuning.cut import HEAVY, THREADS, Shape, Tuning, next_power_of_2
+from jscan.kernels.tuning.cut import HEAVY, LIGHT, THREADS, Shape, Tuning, next_power_of_2
 
 
 def suits_levels(shape: Shape) -> bool:
@@ -158,9 +158,9 @@ def _strips_of_lanes(shape: Shape) -> Tuning:
     if lanes == 256 and few and _are_halves_by_segments(shape):
         lanes, warps = lanes // 2, 1
     strip = 8 if lanes > 128 or (each >= 8 and not shape.segmented) else 16
-    few_halves = (shape.leaves, each) == (1, 2) and shape.inner % 16 == 0
-    few_halves = few_halves and not (shape.segmented or shape.long_steps)
-    if lanes == 128 and shape.n > 16 and not few_halves and (shape.leaves, each) != (1, 1):
+    whole_halves = (shape.leaves, each) == (1, 2) and shape.inner % 16 == 0
+    whole_halves &= shape.equations <= LIGHT and not (shape.segmented or shape.long_steps)
+    if lanes == 128 and shape.n > 16 and not whole_halves and (shape.leaves, each) != (1, 1):
         # Halves of whole sectors, of copy speed so and by 16 positions (H200, 2026-11-29): uint16
         # xor of (458, 128256), exclusive, 0.78 and 0.90, a + b + a b of (8, 512, 17392) 0.75 and
         # 0.89.

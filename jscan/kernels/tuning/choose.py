@@ -237,12 +237,13 @@ def _beside_lanes(shape: Shape) -> Tuning:
         length *= 2
     odd = shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32 > 0
     few = not light and 1 < shape.leaves <= 3 and shape.width <= 24
+    few = few and not (shape.each == 8 and shape.long_steps)  # not measured; three leaves spill
     if length <= 16 and few and not (odd or (shape.segmented and shape.exclusive)):
         # Of copy speed, with 16 positions and so (H200, 2026-11-29): maximum and sum of
         # exponentials of (28996, 2048), float32, by segments, 0.59 and 0.69, complex products of
         # (8, 4096, 2048) 0.66 and 0.77, of (100277, 256), float64, 0.44 and 0.60, Welford's of
-        # (49152, 1024) 0.49 and 0.61; but exclusive, by segments, 0.72 and 0.45. Four leaves of 64
-        # bits would spill: complex128 recurrences 284 bytes, 2432 by flags (sm_90).
+        # (49152, 1024), float64, 0.49 and 0.61; but exclusive, by segments, 0.72 and 0.45. Four
+        # leaves of 64 bits would spill: complex128 recurrences 284 bytes, 2432 by flags (sm_90).
         length = 32
     if odd:
         # Sectors at both ends are another program's too. (30522, 2549), bfloat16 recurrences by
