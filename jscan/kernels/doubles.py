@@ -93,6 +93,29 @@ def log(x: jax.Array) -> jax.Array:
     return jnp.where(x < np.inf, found, x)
 
 
+def order(x: jax.Array) -> jax.Array:
+    """The high half of a number's bits, as a whole number that orders as numbers do.
+
+    NaN is the greatest or, with a sign, the least. The greatest of two numbers is some ten
+    instructions, five of them on the units of float64, and two exchanges between threads; of two
+    words it is one of each.
+    """
+    high = lax.shift_right_arithmetic(_bits(x), _words(x, 32))
+    return _mirrored(lax.convert_element_type(high, jnp.int32))
+
+
+def ordered(word: jax.Array) -> jax.Array:
+    """The number of an `order`, which keeps 20 bits of it: what is cut off is 2^-20 of its size."""
+    high = lax.convert_element_type(_mirrored(word), jnp.int64)
+    return _number(lax.shift_left(high, _words(high, 32)))
+
+
+def _mirrored(word: jax.Array) -> jax.Array:
+    """A word, all of whose bits but the sign are turned where it is negative."""
+    sign = lax.shift_right_arithmetic(word, jnp.full_like(word, 31))
+    return word ^ lax.shift_right_logical(sign, jnp.full_like(word, 1))
+
+
 def _polynomial(coefficients: Sequence[float], x: jax.Array) -> jax.Array:
     """The polynomial of x by its coefficients, that of the highest power first."""
     found = _all(x, coefficients[0])

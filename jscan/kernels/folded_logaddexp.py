@@ -13,7 +13,6 @@ what comes before the tile it is one number a thread.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import jax
@@ -26,7 +25,16 @@ from jscan.kernels.language import Ref
 from jscan.kernels.logaddexp import LinearTile
 from jscan.kernels.operator import FLAG, flag_value
 from jscan.kernels.registers import take
-from jscan.kernels.terms import added, centered, logarithm, logarithm_behind, scalar, term
+from jscan.kernels.terms import (
+    added,
+    centered,
+    greatest,
+    least,
+    logarithm,
+    logarithm_behind,
+    scalar,
+    term,
+)
 from jscan.kernels.tile import Tile
 
 Leaves = list[jax.Array]
@@ -53,9 +61,8 @@ class FoldedLinearTile(LinearTile):
     def _begin(self, flags: list[jax.Array], values: list[jax.Array]) -> None:
         dtype, axis = self.dtype, self._scan.geometry.axis
         each = self._apart(values)
-        greatest = functools.reduce(language.nan_max, (real for real, *_ in each))
-        self.maximum = language.tile_reduce(scalar(language.nan_max, dtype), greatest, axis)
-        center = jnp.broadcast_to(jnp.expand_dims(centered(self.maximum), axis), greatest.shape)
+        self.maximum = greatest([real for real, *_ in each], axis)
+        center = jnp.broadcast_to(jnp.expand_dims(centered(self.maximum), axis), each[0][0].shape)
         terms = [term(real - center, *phase) for real, *phase in each]
         if flags:
             self._begin_segments(flags, each, terms)
@@ -76,19 +83,19 @@ class FoldedLinearTile(LinearTile):
         if exists is not None:  # behind the axis flags hold anything
             heads = jnp.where(exists, heads, jnp.zeros_like(heads))
         begins = [flag != 0 for [flag] in self._apart([heads])]
-        least, nowhere = [], jnp.full_like(each[0][0], np.inf)
-        for (real, *_), here in zip(each, begins, strict=True):
-            least.append(jnp.where(here, real, nowhere))
-        lowest = functools.reduce(language.nan_min, least)
-        self.lowest = language.tile_reduce(scalar(language.nan_min, self.dtype), lowest, axis)
+        nowhere = jnp.full_like(each[0][0], np.inf)
+        of_heads = [
+            jnp.where(here, real, nowhere) for (real, *_), here in zip(each, begins, strict=True)
+        ]
+        self.lowest = least(of_heads, axis)
         self._begun, self._own = [begins[0]], [terms[0]]
         for here, own in zip(begins[1:], terms[1:], strict=True):
             self._begun.append(self._begun[-1] | here)
             before = [jnp.where(here, jnp.zeros_like(x), x) for x in self._own[-1]]
             self._own.append([x + y for x, y in zip(before, own, strict=True)])
         self._over_threads(self._begun[-1])
-        place = jax.lax.broadcasted_iota(jnp.int32, lowest.shape, axis)
-        end = place == np.int32(0 if scan.geometry.backwards else lowest.shape[axis] - 1)
+        place = jax.lax.broadcasted_iota(jnp.int32, nowhere.shape, axis)
+        end = place == np.int32(0 if scan.geometry.backwards else nowhere.shape[axis] - 1)
         held, tree = jax.tree.flatten((self._begun, self._own, self._earlier))
         held = self._since_restart(lambda: [take(x, end, axis) for x in self._through], held)
         self._begun, self._own, self._earlier = jax.tree.unflatten(tree, held)

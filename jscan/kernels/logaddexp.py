@@ -40,10 +40,10 @@ from jscan.kernels.terms import (
     added,
     behind_maximum,
     exp,
+    least,
     logarithm,
     logarithm_of_zero,
     reference_or_zero,
-    scalar,
     term,
 )
 from jscan.kernels.tile import Tile
@@ -54,6 +54,9 @@ DEPTH = 69.0
 errors of r, so that float64 goes no deeper: by 600 one was wrong by 212 units of 2^-52."""
 BESIDE = 16.0
 """Natural logs by which a segment may begin below the largest value of its tile."""
+
+FAR = 2.0**24
+"""A tile of float64 has no such numbers, where 2^-20 of one (`terms.greatest`) is 16."""
 
 
 class LinearTile(LinearAggregates):
@@ -187,7 +190,7 @@ class LinearTile(LinearAggregates):
         nothing = reference == -np.inf
         reference = reference_or_zero(reference)
         deepest = reference - self.dtype.type(DEPTH)
-        near = jnp.abs(reference) < np.inf
+        near = jnp.abs(reference) < (FAR if self.dtype == np.float64 else np.inf)
         for start in starts:
             near &= (start >= deepest) | nothing
         if self.lowest is not None:
@@ -237,7 +240,7 @@ class SegmentedLinearTile(LinearTile):
         if exists is not None:
             begins &= exists
         of_heads = jnp.where(begins, values[0], jnp.full_like(values[0], np.inf))
-        self.lowest = language.tile_reduce(scalar(language.nan_min, self.dtype), of_heads, axis)
+        self.lowest = least([of_heads], axis)
         add = flag_value(added(scan.dtypes))
         self._restarted, *self.sums = language.tile_scan(
             add, [heads, *self.terms], axis, reverse=scan.geometry.backwards

@@ -72,16 +72,46 @@ def centered(maximum: jax.Array) -> jax.Array:
 def logarithm_behind(maximum: jax.Array, total: Sequence[jax.Array]) -> list[jax.Array]:
     """The total of a tile, from that of its terms."""
     size, *angle = logarithm(total)
-    return [jnp.where(jnp.abs(maximum) < np.inf, maximum + size, maximum), *angle]
+    return [jnp.where(maximum < np.inf, centered(maximum) + size, maximum), *angle]
+
+
+def greatest(values: Sequence[jax.Array], axis: int) -> jax.Array:
+    """What terms are taken behind: the greatest value of all, or one of float64 that is near it.
+
+    That is by 2^-20 of its size. NaN is told; of float64 NaN with a sign is not, whose terms are
+    NaN all the same.
+    """
+    return _extreme(language.nan_max, lax.max, values, axis)
+
+
+def least(values: Sequence[jax.Array], axis: int) -> jax.Array:
+    """The least value of all, likewise: NaN is told, of float64 with a sign alone."""
+    return _extreme(language.nan_min, lax.min, values, axis)
+
+
+def _extreme(
+    of_numbers: Callable[..., jax.Array],
+    of_words: Callable[..., jax.Array],
+    values: Sequence[jax.Array],
+    axis: int,
+) -> jax.Array:
+    """Of several values, and along ``axis``."""
+    doubled = values[0].dtype == np.float64
+    if doubled:
+        values = list(map(doubles.order, values))
+    function = of_words if doubled else of_numbers
+    of_two = scalar(function, np.dtype(values[0].dtype))
+    found = language.tile_reduce(of_two, functools.reduce(function, values), axis)
+    return doubles.ordered(found) if doubled else found
 
 
 def behind_maximum(
     values: Sequence[jax.Array], axis: int
 ) -> tuple[list[jax.Array], jax.Array, list[jax.Array]]:
-    """exp(values - m), their maximum m, and m + log of the terms' sum, along ``axis``."""
+    """exp(values - m), their maximum m or so, and m + log of the terms' sum, along ``axis``."""
     real, *phase = values
     dtype = np.dtype(real.dtype)
-    maximum = language.tile_reduce(scalar(language.nan_max, dtype), real, axis)
+    maximum = greatest([real], axis)
     center = lax.expand_dims(centered(maximum), [axis])
     terms = term(real - jnp.broadcast_to(center, real.shape), *phase)
     total = [language.tile_reduce(scalar(lax.add, dtype), x, axis) for x in terms]

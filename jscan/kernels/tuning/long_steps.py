@@ -27,20 +27,26 @@ def is_heavy_wide_pair(shape: Shape) -> bool:
     return shape.long_steps and (shape.width, shape.leaves) == (16, 2)
 
 
+def is_complex_logaddexp(shape: Shape) -> bool:
+    """Whether complex64 is summed as exponentials."""
+    pair = (shape.width, shape.leaves) == (8, 2) and shape.complex
+    return pair and shape.equations > 64
+
+
 def of_heavy_double(shape: Shape, rule: Rule) -> Rule:
     """The tile of one leaf of eight bytes, under functions of many instructions.
 
     A thread of few elements has a short program, and a tile of one row enough of them for the way
-    back. logaddexp, float64, of copy speed (H100, 2026-11-26): (65042533,) 0.28 with 1024 places,
-    0.20 with 256, 0.37 with 1024 by four warps; (1602, 50265) 0.35, 0.47 and 0.44; (40, 2203085),
-    exclusive, 0.38, 0.52 and 0.44; (39, 2103712), exclusive, by segments, 0.39, 0.43 and 0.39.
+    back. logaddexp, float64, of copy speed: one row with 1024 places by one warp 0.28, by four 0.37
+    (H100, 2026-11-26); by four, and with 2048, (66072620,) 0.37 and 0.45, exclusive (93971089,)
+    0.36 and 0.45, in reverse (48108751,) 0.36 and 0.46, but (80140317,) 0.37 and 0.35 (H200,
+    2026-11-29). Rows with 256 places and 512: (1766, 51200) 0.57 and 0.59, (2504, 32000), in
+    reverse, exclusive, 0.51 and 0.53, (1024, 28996) 0.50 and 0.50; by segments (3631, 13859),
+    exclusive, 0.32 and 0.28, (2022, 30522), in reverse, 0.38 and 0.30.
     """
     if shape.outer > 1:
-        # (25, 2409982), reversed, 0.55 with 256 places, 0.65 with 512, (14, 4942691) 0.50 and 0.59,
-        # (1024, 51200) 0.68 and 0.72, but (1024, 28996) 0.65 and 0.51 (2026-11-28).
-        short = shape.segmented or shape.n < 2**15
-        return dataclasses.replace(rule, length=256 if short else 512, warps=1)
-    return rule if shape.segmented else dataclasses.replace(rule, length=1024, warps=4)
+        return dataclasses.replace(rule, length=256 if shape.segmented else 512, warps=1)
+    return rule if shape.segmented else dataclasses.replace(rule, length=2048, warps=4)
 
 
 def of_heavy_half(shape: Shape, rule: Rule, by_words: bool) -> Rule:

@@ -16,6 +16,7 @@ from jscan.kernels.tuning.cut import (
     first_match,
 )
 from jscan.kernels.tuning.long_steps import (
+    is_complex_logaddexp,
     is_heavy_double,
     is_heavy_half,
     is_heavy_plain,
@@ -92,10 +93,13 @@ def full(shape: Shape) -> Rule:
         return of_heavy_plain(shape, dataclasses.replace(rule, length=length))
     if is_heavy_half(shape):
         return of_heavy_half(shape, dataclasses.replace(rule, length=length), by_words)
-    logaddexp = (shape.width, shape.leaves) == (8, 2) and shape.complex and shape.equations > 64
-    if logaddexp and one_row and shape.n >= 2**24:
+    alone = shape.outer == 1 and not shape.segmented
+    if is_complex_logaddexp(shape) and alone and shape.n >= 2**24:
         # Of 50 million complex64, in reverse, 0.27 of copy speed with 1024 places and one warp,
-        # 0.36 so, exclusive 0.28 and 0.38 (H200, 2026-11-28). Half of this length is taken (`cut`).
+        # 0.36 so, exclusive 0.28 and 0.38 (H200, 2026-11-28); of odd lengths 55 million 0.21 and
+        # 0.38, 90 million 0.22 and 0.35, exclusive 65 million 0.28 and 0.38 (2026-11-29): 32
+        # elements a thread are a program that no instruction cache holds. Half of this length is
+        # taken (`cut`).
         return dataclasses.replace(rule, length=4096, warps=4)
     if shape.leaves == 1 and not shape.segmented and shape.outer > 1:
         selects = shape.width == 4 and shape.selects

@@ -7,7 +7,11 @@ import dataclasses
 from jscan.kernels.tuning import choose, measured, neighbours, pressure
 from jscan.kernels.tuning.cut import HEAVY, LIGHT, Shape, Tuning, first_match
 from jscan.kernels.tuning.folding import FEWEST, LONG, SHORT
-from jscan.kernels.tuning.long_steps import is_heavy_double, is_heavy_half
+from jscan.kernels.tuning.long_steps import (
+    is_complex_logaddexp,
+    is_heavy_double,
+    is_heavy_half,
+)
 
 
 def suits_one_row(shape: Shape) -> bool:
@@ -84,6 +88,11 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool, reverse: bool)
         # (839, 64633) 0.56 and 0.51.
         length, warps = ((512 if reverse else 1024), 1) if exclusive else (2048, 1 + reverse)
         return Tuning(length=length, lanes=1, warps=warps, window=32 * warps)
+    long_enough = few is None and SHORT <= row < LONG
+    if is_complex_logaddexp(shape) and long_enough and not shape.segmented:
+        # Walked where a row begins and so (H200, 2026-11-29): (4079, 15971) 0.12 and 0.39,
+        # exclusive (2905, 32003) 0.18 and 0.34.
+        return Tuning(length=512, lanes=1, warps=1, window=32)
     held = _held(shape, row, exclusive=exclusive)
     short = 2**14 <= row < (LONG if reverse else shape.n) and few is None
     if shape.long_steps and (shape.width, shape.leaves) == (4, 1) and short:
