@@ -26,7 +26,10 @@ class Packed(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Head flags by where segments begin and the last one ends: from 0 on, never decreasing."""
+    """Head flags by where segments begin and the last one ends, never decreasing.
+
+    From 0 on, unless the first element's flag is taken away.
+    """
 
     bounds: jax.Array
 

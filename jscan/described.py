@@ -45,6 +45,11 @@ class Described:
         self._ends: jax.Array | None = None  # where segments end, if traced bounds are made of it
 
     @property
+    def _given_arrays(self) -> list[Any]:
+        """The arrays that they are made of, for which no head flags are found."""
+        return [self._array, *([] if self._given_flags is NOT_GIVEN else [self._given_flags])]
+
+    @property
     def _counted(self) -> bool:
         """Whether segments come from flags or ids, and are numbered by counting their heads."""
         return self._form != "bounds"

@@ -188,9 +188,14 @@ def check_layout(caller: str, name: str, layout: Any) -> None:
 
 
 def explicit_mesh(tree: Any) -> AbstractMesh | None:
-    """The mesh of Explicit axes in which an array of ``tree`` lies, or None."""
+    """The mesh of Explicit axes in which an array of ``tree`` lies, or None.
+
+    Segments are asked for their arrays: as leaves of a pytree they would come with head flags,
+    which would be found for this, and read ever after.
+    """
     try:
-        leaves = jax.tree.leaves(tree)
+        found = jax.tree.leaves(tree, is_leaf=_has_arrays)
+        leaves = [x for y in found for x in (y._given_arrays if _has_arrays(y) else [y])]
     except (TypeError, ValueError):  # a dict without order, for which the function itself raises
         return None
     for x in leaves:
@@ -199,6 +204,10 @@ def explicit_mesh(tree: Any) -> AbstractMesh | None:
             if AxisType.Explicit in mesh.axis_types:
                 return mesh
     return None
+
+
+def _has_arrays(x: Any) -> bool:
+    return hasattr(x, "_given_arrays")
 
 
 def _laid_out(x: Any, mesh: AbstractMesh, entries: Sequence[Entry]) -> Any:

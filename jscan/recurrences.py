@@ -17,7 +17,7 @@ from jscan.arguments.choices import as_axis_name, check_method
 from jscan.arguments.identity import in_row
 from jscan.arguments.leading import common_dtype, common_shape, spread_along
 from jscan.arguments.scalars import as_axis, as_switch
-from jscan.bits import Marks, Packed
+from jscan.bits import Bounds, Ends, Marks, Packed
 from jscan.described import flags_of
 from jscan.division import marks_along, of_scan
 from jscan.eager import NONE, compiled, elements, number
@@ -182,6 +182,11 @@ def _without_first(marks: Marks, axis: int, n: int, axis_name: tuple[str, ...]) 
         first = first_of(marks.words, axis=axis, reverse=False)
         others = lax.bitwise_and(first, lax.full_like(first, np.iinfo(first.dtype).max - 1))
         return Packed(with_first(marks.words, others, axis=axis, reverse=False))
+    if isinstance(marks, (Bounds, Ends)) and not axis_name:
+        [places] = marks
+        positive = jnp.where(places > 0, places, jnp.full_like(places, n))
+        second = jnp.min(positive, axis=axis, keepdims=True, initial=n)
+        return Bounds(jnp.maximum(places, second))
     flags = flags_of(marks, axis=axis, n=n)
     assert flags is not None
     first = first_of(flags, axis=axis, reverse=False)

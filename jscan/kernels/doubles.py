@@ -93,27 +93,40 @@ def log(x: jax.Array) -> jax.Array:
     return jnp.where(x < np.inf, found, x)
 
 
-def order(x: jax.Array) -> jax.Array:
-    """The high half of a number's bits, as a whole number that orders as numbers do.
+def halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The upper and the lower half of a number's bits, as words that order as numbers do.
 
-    NaN is the greatest or, with a sign, the least. The greatest of two numbers is some ten
-    instructions, five of them on the units of float64, and two exchanges between threads; of two
-    words it is one of each.
+    Upper halves do, and of equal ones lower halves. NaN is the greatest or, with a sign, the least.
+    The greatest of two numbers is some ten instructions, five of them on the units of float64, and
+    two exchanges between threads; of two words it is one of each.
     """
-    high = lax.shift_right_arithmetic(_bits(x), _words(x, 32))
-    return _mirrored(lax.convert_element_type(high, jnp.int32))
+    bits = _bits(x)
+    high = lax.convert_element_type(lax.shift_right_arithmetic(bits, _words(x, 32)), jnp.int32)
+    low = lax.convert_element_type(bits, jnp.int32)
+    sign = _sign(high)
+    return high ^ _but_the_sign(sign), low ^ sign ^ _least_word(low)
 
 
-def ordered(word: jax.Array) -> jax.Array:
-    """The number of an `order`, which keeps 20 bits of it: what is cut off is 2^-20 of its size."""
-    high = lax.convert_element_type(_mirrored(word), jnp.int64)
-    return _number(lax.shift_left(high, _words(high, 32)))
+def joined(high: jax.Array, low: jax.Array) -> jax.Array:
+    """The number of its `halves`."""
+    sign = _sign(high)
+    upper = lax.convert_element_type(high ^ _but_the_sign(sign), jnp.int64)
+    lower = lax.convert_element_type(low ^ sign ^ _least_word(low), jnp.int64)
+    lower &= _words(lower, 2**32 - 1)
+    return _number(lax.shift_left(upper, _words(upper, 32)) | lower)
 
 
-def _mirrored(word: jax.Array) -> jax.Array:
-    """A word, all of whose bits but the sign are turned where it is negative."""
-    sign = lax.shift_right_arithmetic(word, jnp.full_like(word, 31))
-    return word ^ lax.shift_right_logical(sign, jnp.full_like(word, 1))
+def _sign(word: jax.Array) -> jax.Array:
+    """All bits of a negative word, and none of others; an upper half has its number's sign."""
+    return lax.shift_right_arithmetic(word, jnp.full_like(word, 31))
+
+
+def _but_the_sign(word: jax.Array) -> jax.Array:
+    return lax.shift_right_logical(word, jnp.full_like(word, 1))
+
+
+def _least_word(like: jax.Array) -> jax.Array:
+    return jnp.full_like(like, np.iinfo(np.int32).min)
 
 
 def _polynomial(coefficients: Sequence[float], x: jax.Array) -> jax.Array:

@@ -55,9 +55,6 @@ errors of r, so that float64 goes no deeper: by 600 one was wrong by 212 units o
 BESIDE = 16.0
 """Natural logs by which a segment may begin below the largest value of its tile."""
 
-FAR = 2.0**24
-"""A tile of float64 has no such numbers, where 2^-20 of one (`terms.greatest`) is 16."""
-
 
 class LinearTile(LinearAggregates):
     """A tile of one leaf under logaddexp, summed in the linear domain."""
@@ -190,7 +187,7 @@ class LinearTile(LinearAggregates):
         nothing = reference == -np.inf
         reference = reference_or_zero(reference)
         deepest = reference - self.dtype.type(DEPTH)
-        near = jnp.abs(reference) < (FAR if self.dtype == np.float64 else np.inf)
+        near = jnp.abs(reference) < np.inf
         for start in starts:
             near &= (start >= deepest) | nothing
         if self.lowest is not None:

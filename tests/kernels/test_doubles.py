@@ -18,7 +18,7 @@ wide = pytest.mark.skipif(
 
 def run(function, x):
     with jax.enable_x64(True):
-        return np.asarray(jax.jit(function)(x))
+        return jax.tree.map(np.asarray, jax.jit(function)(x))
 
 
 @wide
@@ -55,3 +55,24 @@ def test_logarithms():
 def test_logarithms_at_the_ends():
     x = np.array([0.0, 1.0, np.inf, np.nan])
     np.testing.assert_array_equal(run(doubles.log, x), [-np.inf, 0, np.inf, np.nan])
+
+
+def test_halves_order_as_numbers_do():
+    rng = np.random.default_rng(2)
+    some = 10.0 ** rng.uniform(-320, 308, 2000) * rng.choice([-1, 1], 2000)
+    near = [some, np.nextafter(some, np.inf), [0.0, np.inf, -np.inf, 5e-324, -5e-324]]
+    x = np.unique(np.concatenate(near))
+    high, low = run(doubles.halves, x)
+    assert (high[:-1] <= high[1:]).all()
+    assert ((high[:-1] < high[1:]) | (low[:-1] < low[1:])).all()
+    np.testing.assert_array_equal(run(lambda x: doubles.joined(*doubles.halves(x)), x), x)
+
+
+def test_halves_tell_what_is_no_number():
+    without_sign = np.array([0x7FF8000000000000], np.uint64).view(np.float64)
+    of_both = np.concatenate([without_sign, -without_sign])
+    (greatest, least), _ = run(doubles.halves, of_both)
+    (highest, lowest), _ = run(doubles.halves, np.array([np.inf, -np.inf]))
+    assert greatest > highest
+    assert least < lowest
+    assert np.isnan(run(lambda x: doubles.joined(*doubles.halves(x)), of_both)).all()

@@ -148,6 +148,8 @@ def logarithms(outer: int, n: int, inner: int, width: int, *, segmented: bool = 
         (logarithms(1, 64102400, 1, 4, segmented=True), Rows(3277, flags=1), (512, 8)),
         (logarithms(1, 64102400, 1, 4), Rows(6081, reverse=True), (1024, 8)),
         (logarithms(1, 64102400, 1, 8), Rows(6081, reverse=True), None),
+        (logarithms(1, 64102400, 1, 8, segmented=True), Rows(6081, flags=1), (512, 8)),
+        (logarithms(1, 64102400, 1, 8, segmented=True), Rows(flags=1), (1024, 8)),
     ],
 )
 def test_rows_are_folded_where_that_is_faster(shape, rows, expected):

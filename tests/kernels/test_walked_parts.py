@@ -47,6 +47,11 @@ CASES: dict[str, tuple[Scan, Cut]] = {
     "three doubles": (Scan("float64", 3, add, (300, 7), None), (8, 32, 0)),
     "three doubles by segments": (Scan("float64", 3, add, (200, 11), "shared"), (16, 16, 0)),
     "halves behind": (Scan("int16", 1, add, (300, 131), "own", exclusive=True), (64, 16, 16)),
+    "halves by own flags": (Scan("int16", 1, add, (300, 36), "own"), (64, 16, 0)),
+    "one column of halves": (Scan("int16", 1, add, (300, 89), None), (128, 32, 0)),
+    "one column, behind": (Scan("int16", 1, add, (300, 73), None, exclusive=True), (128, 32, 0)),
+    "one column of pairs": (Scan("int16", 2, affine, (300, 113), "own"), (128, 16, 0)),
+    "one column of bytes": (Scan("int8", 2, affine, (300, 113), None), (128, 16, 0)),
     "long pairs of halves": (Scan("int16", 2, affine, (300, 131), "own"), (64, 8, 16)),
 }
 
@@ -57,6 +62,7 @@ def test_what_is_chosen(strategy, name, monkeypatch):
     """In one direction each."""
     monkeypatch.setattr(walked_parts, "ENOUGH", 0)
     monkeypatch.setattr(walked_parts, "LONGER", 16)
+    monkeypatch.setattr(walked_parts, "COLUMN", 256)
     (scan, wanted_cut), reverse = CASES[name], len(name) % 2 == 0
     found = scanned(strategy, scan, monkeypatch, reverse=reverse)
     for actual, wanted in found.pairs:
@@ -84,6 +90,9 @@ def test_who_keeps_tiles_that_look_back():
         tuning.Shape(1, 2**20, 5, 72, 9, **long),  # it would spill
         tuning.Shape(1, 2**20, 2**17, 16, 4, complex=True, **long),  # one part
         tuning.Shape(1, 2**31, 40, 8, 1, **long),
+        tuning.Shape(1, 2**20, 96, 2, 1, **long),  # whole sectors
+        tuning.Shape(4, 2**20, 89, 2, 1, **long),  # columns enough
+        tuning.Shape(1, 2**17, 89, 2, 1, **long),
         tuning.Shape(1, 2**20, 40, 8, 1, tile=tuning.Tuning(64, 32, 1, 2), **long),
     ):
         assert walked_parts.of_lanes(other) is None, other

@@ -164,6 +164,20 @@ def is_odd_and_light(shape: Shape) -> bool:
     return row % 4 != 0 and few and shape.equations <= 2
 
 
+def are_few_columns(shape: Shape) -> bool:
+    """Whether tiles of 64 odd lanes are so few side by side that twice as long ones wait less.
+
+    Narrow elements, whole, of copy speed by 64 positions and a warp, and by 128 and two warps
+    (H200, 2026-11-29): bfloat16 sums of (293659, 223) 0.43 and 0.45, float16 ones of (421123, 167)
+    0.40 and 0.45, of (267419, 251) 0.39 and 0.48, maxima of (262144, 303) 0.40 and 0.49, uint16
+    `and` of (589903, 157) 0.39 and 0.43, int8 `or` of (375169, 163) 0.23 and 0.31, uint8 maxima of
+    (366347, 257) 0.24 and 0.28; but of (152377, 359) 0.46 and 0.47, by segments of (237361, 367)
+    0.50 and 0.49.
+    """
+    few = shape.outer == 1 and 128 < shape.inner <= 320
+    return few and shape.n >= 2**18 and not shape.segmented
+
+
 def of_complex(shape: Shape, chosen: Tuning) -> Tuning:
     """The tile of complex64 lanes by segments, under an operator of few equations.
 

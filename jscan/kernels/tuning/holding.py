@@ -202,7 +202,10 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
         # 0.46 (H100, 2026-11-28).
         return Tuning(256, 64, warps=1, window=2, strip=STRIP)
     if by_segments.is_odd_and_light(shape):
-        return by_segments.held_strips(chosen)
+        held = by_segments.held_strips(chosen)
+        if by_segments.are_few_columns(shape):
+            return dataclasses.replace(held, length=128, warps=2, window=4)
+        return held
     if (shape.width, shape.leaves) == (16, 2) and shape.inner >= 900 and shape.inner % 4:
         # uint64 recurrences of (16633, 3191) 0.71 of copy speed, 0.76 so (H100, 2026-11-28).
         return by_segments.held_strips(chosen, 32, 32)

@@ -15,6 +15,8 @@ from jscan.kernels.tuning.long_steps import is_heavy_double
 
 ENOUGH = 2**22
 """So many elements are cut so."""
+COLUMN = 2**18
+"""Fewer positions of 65 to 128 lanes were not measured."""
 LONGER = 2**12
 """So many positions of an axis: as many parts keep a device busy."""
 
@@ -105,6 +107,11 @@ def _of_segments(shape: Shape) -> bool:
         return own and shape.inner > 12 and shape.equations <= 2
     if each == 2 and shape.long_steps:
         return own and 16 < shape.inner < THREADS
+    if each == 2 and own and shape.inner > THREADS and not shape.long_steps:
+        # bfloat16 minima of (1398581, 36), one segment, 0.12 of copy speed in tiles of 64 x 32, of
+        # which one column is 22 ns a tile, 0.40 so; sums of (1320211, 47) by segments of 100 0.45
+        # and 0.42 (H200, 2026-11-29).
+        return shape.equations <= 2
     return each == 2 and shape.inner == THREADS and not own and shape.equations <= 2
 
 
@@ -118,6 +125,26 @@ def _are_three_doubles(shape: Shape) -> bool:
     90 units of the last place, in tiles by 14.
     """
     return shape.inner <= 16 and not shape.long_steps
+
+
+def _is_one_column(shape: Shape) -> bool:
+    """Whether 65 to 128 narrow lanes, of rows that are no whole sectors, are one column of parts.
+
+    Tiles of 32 or 64 lanes share the sectors at their ends, and those of a column wait for each
+    other. Of copy speed, as cut before and so (H200, 2026-11-29): int16 xor of 74 lanes 0.37 and
+    0.42, bfloat16 last writes of 68 0.32 and 0.44, uint16 sums of 109 0.30 and 0.43, float16
+    maxima of 89, exclusive, 0.41 and 0.43, by segments of 103 0.41 and 0.62, by flags of each row
+    of 73 0.48 and 0.52; int16 recurrences of 89 0.32 and 0.41, of 109 lanes with one coefficient
+    for all 0.22 and 0.42, float16 affine of 113 by flags of each row 0.39 and 0.57, complex
+    products of two leaves of bfloat16 of 89 0.20 and 0.42, uint8 recurrences of 113 0.19 and 0.27.
+    But of whole sectors int16 sums of 96 0.61 and 0.52, bytes of one leaf 0.38 and 0.36, logaddexp
+    of 89 0.40 and 0.30, an affine operator of one's own by shared flags of 113 0.37 and 0.28.
+    """
+    kinds = (shape.leaves, shape.width) in ((1, 2), (2, 4), (2, 2))
+    narrow = kinds and shape.equations <= 6 and not shape.long_steps
+    narrow = narrow and (shape.leaves == 1 or not shape.segmented or shape.own_flags)
+    long = shape.outer == 1 and shape.n >= COLUMN
+    return narrow and long and 64 < shape.inner <= 128 and shape.inner * shape.each % SECTOR != 0
 
 
 def _of_many(shape: Shape) -> Tuning | None:
@@ -138,6 +165,8 @@ def _of_many(shape: Shape) -> Tuning | None:
     100 and 10,000 float32 recurrences of whole sectors 0.79 and 0.75, 0.84 and 0.60; recurrences of
     (33, 2035, 999), bfloat16, 0.52 and 0.43.
     """
+    if _is_one_column(shape):
+        return _cut(shape, 128, 16 if shape.segmented or shape.leaves > 1 else 32)
     if not shape.segmented or shape.outer > 16:
         return None
     kind, shares = (shape.leaves, shape.width), shape.inner * shape.each % SECTOR != 0
