@@ -15,7 +15,7 @@ import pytest
 
 import jscan
 from jscan import primitives
-from jscan.kernels import logaddexp_strips
+from jscan.kernels import forms, logaddexp_strips
 from jscan.kernels.description import Scan
 from jscan.kernels.tuning import (
     Rows,
@@ -203,3 +203,40 @@ def test_lanes_that_are_walked_are_summed_in_strips():
     by_segments = down_lanes(logarithms(1, 256, 2**19, 2, segmented=True))
     assert by_segments is not None
     assert by_segments.strip == 8
+
+
+FEW = [
+    ((2, 70), None),
+    ((2, 70), "own"),
+    ((3, 70), "shared"),
+    ((8, 33), "own"),
+    ((60, 2), "own"),
+    ((40, 5), "shared"),
+]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(("shape", "segmented"), FEW)
+@every_way
+@by_kernel
+def test_few_positions_are_combined_one_by_one(
+    monkeypatch, strategy, shape, dtype, segmented, reverse, exclusive
+):
+    if not strategy.gpu:
+        for name in ("LinearTile", "SegmentedLinearTile"):
+            monkeypatch.delattr(forms, name)
+        jax.clear_caches()
+    axis = int(shape[0] > shape[1])
+    x = np.random.default_rng(6).normal(size=shape).astype(jnp.dtype(dtype))
+    x[0, 0] = -np.inf
+    flags: Any = None
+    if segmented:
+        own = segmented == "own"
+        flags = head_flags(shape if own else shape[axis : axis + 1], share=0.3)
+
+    def call(x: Any) -> Any:
+        way = {"reverse": reverse, "exclusive": exclusive, "method": "block"}
+        return jscan.cumlogsumexp(x, axis=axis, segments=flags, **way)
+
+    found = run(strategy, None, call, x)
+    check(found, x, flags, axis, reverse=reverse, exclusive=exclusive)
