@@ -183,6 +183,7 @@ def _without_first(marks: Marks, axis: int, n: int, axis_name: tuple[str, ...]) 
         others = lax.bitwise_and(first, lax.full_like(first, np.iinfo(first.dtype).max - 1))
         return Packed(with_first(marks.words, others, axis=axis, reverse=False))
     if isinstance(marks, (Bounds, Ends)) and not axis_name:
+        # Segments in front of the second that has elements begin where it does.
         [places] = marks
         positive = jnp.where(places > 0, places, jnp.full_like(places, n))
         second = jnp.min(positive, axis=axis, keepdims=True, initial=n)

@@ -62,6 +62,8 @@ _WHOLE = 1.5 * 2.0**52
 _LEAST = -708.0
 """The least exponent, of a number that is as good as 0 in a sum that is not much smaller than 1."""
 _MANTISSA = 52
+_BELOW = 0xFFFFF
+"""Words below that of minus infinity, in the order of upper halves."""
 
 
 def exp(x: jax.Array) -> jax.Array:
@@ -96,7 +98,10 @@ def log(x: jax.Array) -> jax.Array:
 def halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The upper and the lower half of a number's bits, as words that order as numbers do.
 
-    Upper halves do, and of equal ones lower halves. NaN is the greatest or, with a sign, the least.
+    Upper halves do, and of equal ones lower halves. NaN is the greatest: with a sign it would be
+    below minus infinity, from which words are counted, and comes round. (NaN whose upper half is
+    that of minus infinity, which no arithmetic makes, does not.)
+
     The greatest of two numbers is some ten instructions, five of them on the units of float64, and
     two exchanges between threads; of two words it is one of each.
     """
@@ -104,11 +109,13 @@ def halves(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     high = lax.convert_element_type(lax.shift_right_arithmetic(bits, _words(x, 32)), jnp.int32)
     low = lax.convert_element_type(bits, jnp.int32)
     sign = _sign(high)
-    return high ^ _but_the_sign(sign), low ^ sign ^ _least_word(low)
+    upper = (high ^ _but_the_sign(sign)) - jnp.full_like(high, _BELOW)
+    return upper, low ^ sign ^ _least_word(low)
 
 
 def joined(high: jax.Array, low: jax.Array) -> jax.Array:
     """The number of its `halves`."""
+    high = high + jnp.full_like(high, _BELOW)
     sign = _sign(high)
     upper = lax.convert_element_type(high ^ _but_the_sign(sign), jnp.int64)
     lower = lax.convert_element_type(low ^ sign ^ _least_word(low), jnp.int64)

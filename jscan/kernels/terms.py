@@ -76,17 +76,14 @@ def logarithm_behind(maximum: jax.Array, total: Sequence[jax.Array]) -> list[jax
 
 
 def greatest(values: Sequence[jax.Array], axis: int) -> jax.Array:
-    """The greatest value of all along ``axis``.
-
-    NaN is told; of float64 NaN with a sign is not, whose terms are NaN all the same.
-    """
+    """The greatest value of all along ``axis``, or NaN where one is."""
     if not _suits_halves(values, axis):
         return _extreme(language.nan_max, values, axis)
     return _by_halves(lax.max, np.iinfo(np.int32).min, values, axis)
 
 
 def least(values: Sequence[jax.Array], axis: int) -> jax.Array:
-    """The least value of all along ``axis``. NaN is told, of float64 with a sign alone."""
+    """The least value of all along ``axis``; NaN where one is, of float64 where all are."""
     if not _suits_halves(values, axis):
         return _extreme(language.nan_min, values, axis)
     return _by_halves(lax.min, np.iinfo(np.int32).max, values, axis)

@@ -13,7 +13,7 @@ import pytest
 import jscan
 from jscan import operators
 from jscan.kernels import strategies, tuning
-from jscan.kernels.tuning import choose, measured
+from jscan.kernels.tuning import choose, holding, measured
 from jscan.kernels.tuning.cut import Rule, first_match
 from tests.kernels.test_lowering import cuda_program
 
@@ -318,3 +318,30 @@ def test_a_program_of_narrow_rows_moves_enough(n, width, leaves, long_steps, ele
     tile = choose.block(shape)
     assert tile is not None
     assert (tile.rows * tile.length, tile.warps) == (elements, 1)
+
+
+def test_tiles_of_long_functions():
+    how: dict[str, Any] = {"segmented": False, "long_steps": True}
+    for outer, n, expected in ((1, 2**26 + 1, (2048, 4)), (1024, 28996, (512, 1))):
+        tuned = tuning.lookback(tuning.Shape(outer, n, 1, 8, 1, equations=12, **how))
+        assert (tuned.length, tuned.warps) == expected
+    pairs = tuning.Shape(1, 2**26 + 1, 1, 8, 2, equations=70, complex=True, **how)
+    tuned = tuning.lookback(pairs)
+    assert (tuned.length, tuned.warps) == (2048, 4)
+    way: dict[str, bool] = {"walks": True, "exclusive": False, "reverse": False}
+    assert tuning.rows(pairs, 15971, **way) == tuning.Tuning(512, 1, 1, 32)
+    assert tuning.rows(pairs, 2**20 + 1, **way).strip  # begins in few tiles, which are walked
+
+
+def test_odd_lanes_in_few_columns():
+    """Twice as long tiles wait for half as many."""
+    how: dict[str, Any] = {"segmented": False, "equations": 1}
+    plain = tuning.Tuning(128, 32, 1, 2)
+    wide = tuning.Tuning(64, 64, 1, 2, held=16)
+    for n, inner, expected in (
+        (293659, 223, dataclasses.replace(wide, length=128, warps=2, window=4)),
+        (152377, 223, wide),
+        (293659, 359, wide),
+    ):
+        shape = tuning.Shape(1, n, inner, 2, 1, **how)
+        assert holding._of_lanes(shape, plain) == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 
 import jscan
+from jscan import primitives
 from jscan.kernels.description import Scan
+from jscan.kernels.terms import LinearAggregates
 from jscan.kernels.tuning import Tuning
 from tests import reference
 from tests.cases import head_flags
@@ -84,7 +87,6 @@ def test_far_values(strategy, cut, segmented, size, reverse, exclusive):
 @pytest.mark.parametrize("cut", CUTS)
 @by_kernel
 def test_what_is_no_finite_number(strategy, cut, before, bad):
-    """Halves of NaN with a sign are the least: it is found in the terms."""
     shape, _ = CUTS[cut]
     rng = np.random.default_rng(5)
     x = np.full(shape, before)
@@ -95,3 +97,28 @@ def test_what_is_no_finite_number(strategy, cut, before, bad):
     for segments in (None, flags):
         check(strategy, cut, x, segments)
     check(strategy, cut, x, flags, reverse=True)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("nan", [np.nan, -np.nan])
+@pytest.mark.parametrize("cut", CUTS)
+@by_kernel
+def test_what_is_no_number_beside_infinity(strategy, cut, nan, reverse):
+    """In one tile, whose total is no number for those behind it."""
+    shape, _ = CUTS[cut]
+    x = np.zeros(shape)
+    middle = shape[0] // 2
+    x[middle], x[middle + 1] = (nan, np.inf) if reverse else (np.inf, nan)
+    found = check(strategy, cut, x, None, reverse=reverse)
+    assert np.isnan(found[0 if reverse else -1]).all()
+
+
+@pytest.mark.parametrize("bad", [(np.inf, np.nan), (-np.nan, np.inf), (-np.nan, -np.inf)])
+def test_windows_of_totals_tell_what_is_no_number(bad):
+    """Of 32 totals, which are folded by halves."""
+    values = np.full(32, -1.0)
+    values[[3, 7]] = bad
+    dtype = np.dtype(np.float64)
+    rule = LinearAggregates(SimpleNamespace(dtypes=(dtype,), operator=None))
+    with jax.enable_x64(True), primitives.interpreted():
+        assert np.isnan(jax.jit(rule.fold)(values))

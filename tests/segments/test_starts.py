@@ -60,3 +60,14 @@ def test_what_a_start_reaches_is_told_by_bounds():
         program = readable(traced.lower(lowering_platforms=("cuda",)).as_text())
     assert "jscan_lookback" in program
     assert "stablehlo.shift_right" not in program
+
+
+def test_no_flags_are_found_for_the_sake_of_meshes():
+    """Whoever asks in which mesh arguments lie leaves segments as they are."""
+
+    def run(a, b, offsets):
+        segments = Segments.from_offsets(offsets, total=N)
+        return jscan.linear_recurrence(a, b, segments=segments)
+
+    program = jax.make_jaxpr(run)(array(N), array(N), array(1 << 20, "int32"))
+    assert "locate" not in str(program)

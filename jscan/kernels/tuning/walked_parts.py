@@ -128,7 +128,7 @@ def _are_three_doubles(shape: Shape) -> bool:
 
 
 def _is_one_column(shape: Shape) -> bool:
-    """Whether 65 to 128 narrow lanes, of rows that are no whole sectors, are one column of parts.
+    """Whether 65 to 127 narrow lanes, of rows that are no whole sectors, are one column of parts.
 
     Tiles of 32 or 64 lanes share the sectors at their ends, and those of a column wait for each
     other. Of copy speed, as cut before and so (H200, 2026-11-29): int16 xor of 74 lanes 0.37 and
