@@ -221,6 +221,11 @@ def _beside_lanes(shape: Shape) -> Tuning:
         # 256 x 4 and one warp, 0.23 so, logaddexp of (19410437, 4), complex64, 0.22 and 0.36 (H100,
         # 2026-11-28).
         return Tuning(length=512, lanes=4, warps=4, window=32)
+    if shape.logaddexp and shape.width == 8 and 3 < shape.inner <= 12 and not shape.segmented:
+        # float64, of 4 lanes 0.25 of copy speed by 256 x 4 and one warp, 0.34 so; of 6, 10 and 12
+        # by 512 x 8 0.24, 0.20 and 0.23, and 0.27, 0.27 and 0.33: fewer lanes are none. By segments
+        # of 9 and 11 0.16 and 0.17, 0.19 and 0.21 (H200, 2026-11-29).
+        return Tuning(length=512, lanes=4, warps=4, window=32)
     if 4 < shape.inner < (32 if shape.leaves == 1 and light else 17):
         return _of_few_lanes(shape, light=light)
     length = min(measured.device().lane_elements // lanes // shape.registers, 1024)
