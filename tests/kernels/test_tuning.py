@@ -325,9 +325,9 @@ def test_tiles_of_long_functions():
     for outer, n, expected in ((1, 2**26 + 1, (2048, 4)), (1024, 28996, (512, 1))):
         tuned = tuning.lookback(tuning.Shape(outer, n, 1, 8, 1, equations=12, **how))
         assert (tuned.length, tuned.warps) == expected
-    for lanes, expected in ((4, 4), (12, 4), (13, 8)):
-        few = tuning.Shape(1, 2**23, lanes, 8, 1, equations=12, logaddexp=True, **how)
-        assert tuning.lookback(few).lanes == expected
+    for inner, lanes in ((4, 4), (12, 4), (13, 8)):
+        few = tuning.Shape(1, 2**23, inner, 8, 1, equations=12, logaddexp=True, **how)
+        assert tuning.lookback(few).lanes == lanes
     pairs = tuning.Shape(1, 2**26 + 1, 1, 8, 2, equations=70, complex=True, **how)
     tuned = tuning.lookback(pairs)
     assert (tuned.length, tuned.warps) == (2048, 4)

@@ -118,7 +118,7 @@ def test_windows_of_totals_tell_what_is_no_number(bad):
     """Of 32 totals, which are folded by halves."""
     values = np.full(32, -1.0)
     values[[3, 7]] = bad
-    dtype = np.dtype(np.float64)
-    rule = LinearAggregates(SimpleNamespace(dtypes=(dtype,), operator=None))
+    scan: Any = SimpleNamespace(dtypes=(np.dtype(np.float64),), operator=None)
+    rule = LinearAggregates(scan)
     with jax.enable_x64(True), primitives.interpreted():
         assert np.isnan(jax.jit(rule.fold)(values))

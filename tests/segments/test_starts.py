@@ -25,7 +25,7 @@ def test_a_start_before_the_first_element(lengths, form, reverse, engine):
     given = np.asarray(lengths, np.int32) if form == "lengths" else offsets
     rng = np.random.default_rng(len(lengths))
     a, b = rng.normal(size=(2, 30, 2)).astype(np.float32)
-    h0 = np.float32([1.5, -2])
+    h0 = np.asarray([1.5, -2], np.float32)
 
     def call(given, flags):
         make = Segments.from_lengths if form == "lengths" else Segments.from_offsets
