@@ -45,6 +45,36 @@ def test_a_start_before_the_first_element(lengths, form, reverse, engine):
     np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("form", ["lengths", "offsets"])
+def test_batches_and_gradients(form):
+    """Of bounds and starts that differ in a batch, as by flags."""
+    lengths = np.array([[4, 0, 11, 15], [0, 0, 29, 1], [30, 0, 0, 0]], np.int32)
+    offsets = np.pad(np.cumsum(lengths, -1), ((0, 0), (1, 0))).astype(np.int32)
+    flags = np.zeros((3, 31), bool)
+    for row, starts in zip(flags, offsets[:, 1:], strict=True):
+        row[starts[starts > 0]] = True
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(2, 3, 30)).astype(np.float32)
+    h0 = rng.normal(size=3).astype(np.float32)
+    make = Segments.from_lengths if form == "lengths" else Segments.from_offsets
+
+    def by_bounds(a, b, h0, given):
+        return jscan.linear_recurrence(a, b, h0, segments=make(given, total=30))
+
+    def by_flags(a, b, h0, given):
+        return jscan.linear_recurrence(a, b, h0, segments=given)
+
+    def results(function, given):
+        def loss(a, b, h0):
+            return jnp.sum(jnp.sin(jax.vmap(function)(a, b, h0, given)))
+
+        return jax.jit(jax.value_and_grad(loss, (0, 1, 2)))(a, b, h0)
+
+    found = results(by_bounds, lengths if form == "lengths" else offsets)
+    wanted = results(by_flags, flags[:, :30])
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5), found, wanted)
+
+
 def test_what_a_start_reaches_is_told_by_bounds():
     """Flags of bytes are left to kernels: XLA takes bits apart by a shift for each element."""
     device = AbstractDevice(device_kind="NVIDIA H200", num_cores=None, platform="gpu")

@@ -16,7 +16,7 @@ from jscan.kernels.tuning.long_steps import is_heavy_double
 ENOUGH = 2**22
 """So many elements are cut so."""
 COLUMN = 2**18
-"""Fewer positions of 65 to 128 lanes were not measured."""
+"""Fewer positions of 65 to 127 lanes were not measured."""
 LONGER = 2**12
 """So many positions of an axis: as many parts keep a device busy."""
 
@@ -140,11 +140,12 @@ def _is_one_column(shape: Shape) -> bool:
     But of whole sectors int16 sums of 96 0.61 and 0.52, bytes of one leaf 0.38 and 0.36, logaddexp
     of 89 0.40 and 0.30, an affine operator of one's own by shared flags of 113 0.37 and 0.28.
     """
-    kinds = (shape.leaves, shape.width) in ((1, 2), (2, 4), (2, 2))
-    narrow = kinds and shape.equations <= 6 and not shape.long_steps
-    narrow = narrow and (shape.leaves == 1 or not shape.segmented or shape.own_flags)
-    long = shape.outer == 1 and shape.n >= COLUMN
-    return narrow and long and 64 < shape.inner <= 128 and shape.inner * shape.each % SECTOR != 0
+    narrow = (shape.leaves, shape.width) in ((1, 2), (2, 4), (2, 2))
+    light = shape.equations <= 6 and not shape.long_steps
+    measured_so_far = shape.leaves == 1 or not shape.segmented or shape.own_flags
+    one_long = shape.outer == 1 and shape.n >= COLUMN and 64 < shape.inner < 128
+    sectors = shape.inner * shape.each % SECTOR == 0
+    return narrow and light and measured_so_far and one_long and not sectors
 
 
 def _of_many(shape: Shape) -> Tuning | None:
