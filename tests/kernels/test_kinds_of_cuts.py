@@ -91,7 +91,7 @@ def test_rows_of_several_kinds_are_folded():
     assert fold(width=16, leaves=2, equations=3, exclusive=True) == folds(1024, 2)
     assert not fold(width=16, leaves=2, equations=3).fold
     heavy: dict[str, Any] = {"width": 16, "leaves": 2, "equations": 8, "long_steps": True}
-    assert fold(segmented=True, **heavy) == folds(256, 2)
+    assert fold(segmented=True, **heavy) == folds(256, 4)
     mixed: dict[str, Any] = {"width": 9, "leaves": 3, "even": False, "equations": 3}
     assert fold(**mixed) == fold(outer=2, segmented=True, **mixed) == folds(1024, 4)
     assert fold(n=2**25 - 2, width=2) == fold(width=2, exclusive=True) == folds(4096, 8)

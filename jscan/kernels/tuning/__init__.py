@@ -30,8 +30,8 @@ from jscan.kernels.tuning.cut import THREADS as THREADS
 from jscan.kernels.tuning.cut import Shape as Shape
 from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
-from jscan.kernels.tuning.folding import Rows as Rows
 from jscan.kernels.tuning.folding import folded as folded
+from jscan.kernels.tuning.folds import Rows as Rows
 from jscan.kernels.tuning.grouped import copies as copies
 from jscan.kernels.tuning.grouped import group_sizes as group_sizes
 from jscan.kernels.tuning.grouped import in_groups as in_groups

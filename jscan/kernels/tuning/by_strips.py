@@ -11,8 +11,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from jscan.kernels.tuning import long_steps, measured, sharing, walked_parts
+from jscan.kernels.tuning import long_steps, measured, sharing, slow_doubles, walked_parts
 from jscan.kernels.tuning.cut import HEAVY, LIGHT, THREADS, Shape, Tuning, next_power_of_2
+from jscan.kernels.tuning.long_steps import is_heavy_double
 
 
 def suits_levels(shape: Shape) -> bool:
@@ -125,6 +126,8 @@ def _suits_walks(shape: Shape) -> bool:
     sectors = shape.inner * shape.width // shape.leaves % 32 == 0
     plain = shape.leaves == 1 and not shape.segmented and sectors
     in_one_tile = (plain and shape.n <= 64) or (shape.exclusive and shape.n <= 16)
+    # logaddexp of (31, 2248155), float64, 0.51, and 0.74 (H200, 2026-11-29).
+    in_one_tile |= is_heavy_double(shape) and shape.n <= slow_doubles.WHOLE
     return _is_narrow(shape) or not in_one_tile
 
 

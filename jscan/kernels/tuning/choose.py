@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from jscan.kernels.tuning import measured, neighbours
+from jscan.kernels.tuning import measured, neighbours, odd_lanes, slow_doubles
 from jscan.kernels.tuning.by_strips import alone, parts, strips, tree, walks, whole
 from jscan.kernels.tuning.cut import (
     LIGHT,
@@ -25,7 +25,7 @@ from jscan.kernels.tuning.cut import (
     first_match,
     next_power_of_2,
 )
-from jscan.kernels.tuning.folding import FEWEST, SHORT
+from jscan.kernels.tuning.folds import FEWEST, SHORT
 from jscan.kernels.tuning.long_steps import is_heavy_pair, is_heavy_wide_pair
 from jscan.kernels.tuning.pressure import more_warps, of_a_warp
 from jscan.kernels.tuning.starting import are_many_programs
@@ -55,6 +55,7 @@ def block(shape: Shape) -> Tuning | None:
         lanes = min(next_power_of_2(shape.inner), max(64, 1024 // length))
         while lanes > 2 and length * lanes * shape.width > known.block_bytes // 2:
             lanes //= 2
+        lanes = slow_doubles.lanes(shape, length, lanes)
     rows, most = 1, known.block_elements
     if shape.inner > 1:
         # Of narrow elements as many bytes: (508380, 3, 11), bfloat16, 27 µs with 2048 elements, 28
@@ -120,6 +121,8 @@ def suits_block(shape: Shape, tile: Tuning) -> bool:
         return shape.n <= shape.tile.length
     if shape.large:
         return shape.n <= THREADS
+    if not slow_doubles.suits_block(shape):
+        return False
     longest = 4096 if shape.segmented else 8192
     fits = tile.length * min(tile.lanes, 8) <= longest
     return fits and tile.lanes >= min(32, next_power_of_2(shape.inner))
@@ -128,10 +131,15 @@ def suits_block(shape: Shape, tile: Tuning) -> bool:
 def suits_no_block(shape: Shape) -> bool:
     """Whether rows that fit a tile had better be several folded ones.
 
-    Maximum and sum of exponentials of (16, 2048, 2649), float32, 0.45 of copy speed, and 0.71.
+    Maximum and sum of exponentials of (16, 2048, 2649), float32, 0.45 of copy speed, and 0.71;
+    sqrt(a² + b²) of (8, 4096, 1626), bfloat16, 0.40 and 0.49, but by segments of (30522, 1621),
+    float16, 0.42 and 0.38 (H200, 2026-11-29).
     """
-    long = shape.n >= 2048 and shape.outer * shape.n >= FEWEST and shape.inner == 1
-    return long and is_heavy_pair(shape) and shape.even and shape.uneven and shape.tile is None
+    if shape.inner > 1 or shape.outer * shape.n < FEWEST or shape.tile is not None:
+        return False
+    pair = is_heavy_pair(shape) and shape.even and shape.n >= 2048
+    halves = (shape.leaves, shape.width) == (1, 2) and shape.roots and shape.n > 1024
+    return (pair or (halves and not shape.segmented)) and shape.uneven
 
 
 def several_of_a_block(shape: Shape, *, reverse: bool) -> int:
@@ -240,7 +248,7 @@ def _beside_lanes(shape: Shape) -> Tuning:
         # logaddexp of (151936, 256), float32, 147 µs, 179 with 32 positions (H100, 2026-11-25), but
         # exclusive, of (1569, 51200), 283 and 249: 132 bytes spilled.
         length *= 2
-    odd = shape.inner >= 900 and shape.inner * shape.width // shape.leaves % 32 > 0
+    odd = odd_lanes.are_odd(shape)
     few = not light and 1 < shape.leaves <= 3 and shape.width <= 24
     few = few and not (shape.each == 8 and shape.long_steps)  # not measured; three leaves spill
     if length <= 16 and few and not (odd or (shape.segmented and shape.exclusive)):
@@ -251,22 +259,7 @@ def _beside_lanes(shape: Shape) -> Tuning:
         # leaves of 64 bits would spill: complex128 recurrences 284 bytes, 2432 by flags (sm_90).
         length = 32
     if odd:
-        # Sectors at both ends are another program's too. (30522, 2549), bfloat16 recurrences by
-        # segments, 616 µs and 1061 with 64 lanes and a warp; (1259, 26647), int8 recurrences, 68
-        # and 126; (30000, 999), logaddexp, 88 and 167 (H200, 2026-11-23).
-        lanes, warps = 128, 4
-        if (shape.words, shape.leaves) == (1, 1) and light and not shape.segmented:
-            # Sums of (33, 2048, 999), 181 µs, 201 with 128 lanes; but recurrences of (17299, 3967),
-            # bfloat16, 225 and 195 (2026-11-24).
-            length, lanes, warps = min(length, 64), 256, 8
-        if heavy and shape.leaves == 1:
-            # logaddexp of (541, 149953), float32, 394 µs, 593 with 32 positions; but maximum and
-            # sum of exponentials of (32003, 2942) 657, 748 with 16 (H100, 2026-11-25).
-            length = 16
-        elif heavy and (shape.width, shape.leaves) == (8, 2):
-            # logaddexp of complex64, (2341, 35083), in reverse, 0.54 of copy speed with 32 places,
-            # 0.62 with 16 (H200, 2026-11-28).
-            length = 16 if shape.complex else 32
+        length, lanes, warps = odd_lanes.cut(shape, length, light=light)
     # A word is a lane's, so a window of many lanes is dear, and one of few lanes has a long way to
     # go (benchmarks/NOTES.md, "The tile").
     window = 2 if lanes >= 32 else 8 if lanes == 16 else 16
@@ -300,6 +293,11 @@ def _of_few_lanes(shape: Shape, *, light: bool) -> Tuning:
     length = 512 if shape.registers <= 2 else 1024 // shape.registers
     if shape.leaves > 1:
         length //= 2 ** (shape.segmented + (not light))
+    if shape.segmented and shape.leaves > 1 and not shape.even:
+        # Flags and numbers by an operator of one's own, by segments, by four warps and so, of copy
+        # speed (H200, 2026-11-29): int64 of 6 lanes 0.24 and 0.31, complex64 of 5 0.17 and 0.20,
+        # bfloat16 of 10, by 256 positions and so, 0.20 and 0.23.
+        return Tuning(length=min(length, 128), lanes=lanes, warps=1, window=16)
     return Tuning(length=max(length, 32), lanes=lanes, warps=warps, window=16)
 
 

@@ -62,6 +62,9 @@ LIGHT = 4
 LONG_STEPS = frozenset(("exp", "exp2", "expm1", "log", "log1p", "logistic", "tanh", "pow"))
 """Functions of many instructions, most of all of float64."""
 
+ROOTS = frozenset(("sqrt", "rsqrt", "cbrt"))
+"""Functions of some instructions, and of many of float64."""
+
 THREADS = 32
 """The threads of a warp."""
 
@@ -104,6 +107,7 @@ class Shape:
     widened: bool = False  # whether elements are combined in a wider type than they are stored in
     selects: bool = False  # whether the operator selects what it takes from either side
     long_steps: bool = False  # whether the operator has exponentials or logarithms
+    roots: bool = False  # whether the operator takes roots
     logaddexp: bool = False  # whether elements are summed as exponentials
     few_results: bool = False  # whether half of the leaves at most are results
     exclusive: bool = False
@@ -146,6 +150,7 @@ class Shape:
             and operator.jaxpr.eqns[0].primitive in (lax.max_p, lax.min_p, nan_max_p, nan_min_p),
             selects=any(e.primitive is lax.select_n_p for e in operator.jaxpr.eqns),
             long_steps=any(e.primitive.name in LONG_STEPS for e in operator.jaxpr.eqns),
+            roots=any(e.primitive.name in ROOTS for e in operator.jaxpr.eqns),
             even=len({leaf.dtype.itemsize for leaf in leaves}) == 1,
             tile=tile,
         )

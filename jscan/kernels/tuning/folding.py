@@ -6,38 +6,20 @@ benchmarks/NOTES.md, "Folded rows"). Shares of copy speed below are as cut befor
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TypeAlias
-
 from jscan import extent
+from jscan.kernels.tuning import folds_by_segments, slow_doubles
 from jscan.kernels.tuning.cut import HEAVY, LIGHT, THREADS, Shape, Tuning
+from jscan.kernels.tuning.folds import (
+    FEWEST,
+    LONG,
+    SHORT,
+    STRIP,
+    WELFORD,
+    Folds,
+    Rows,
+    is_welford,
+)
 from jscan.kernels.tuning.long_steps import is_heavy_pair
-
-FEWEST = 2**24
-"""Fewer elements were not measured."""
-LONG = 2**19
-"""Rows of so many elements begin in so few tiles that these may be long."""
-STRIP = 512
-"""Positions of a strip of a tile in which a row begins, where such tiles are walked."""
-SHORT = 2000
-"""Shorter rows, one behind the other, begin in most tiles."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """How the rows of a scan lie, and what is beside them.
-
-    Attributes:
-      row: the elements of each, where they are scanned one behind the other; else 0.
-      walks: whether a tile in which one of these begins may be walked by strips.
-      flags: the bytes of a head flag; 0 where there are none, or bits.
-      reverse: whether they are scanned from their ends.
-    """
-
-    row: int = 0
-    walks: bool = False
-    flags: int = 0
-    reverse: bool = False
 
 
 def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
@@ -59,33 +41,24 @@ def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
         return chosen
     if steep:
         cut = _of_logarithms(shape, rows)
+    elif slow_doubles.are_folded(shape) and not 0 < rows.row < SHORT:
+        cut = slow_doubles.folds(shape, rows.row or shape.n)
     elif shape.segmented:
-        cut = _by_segments(shape, rows)
+        cut = folds_by_segments.by_segments(shape, rows)
     elif 0 < rows.row < SHORT:
         cut = _of_short_rows(shape)
     elif rows.row in (0, shape.n):
         cut = _of_one_row(shape, rows, chosen) if shape.outer == 1 else _of_rows_apart(shape)
     else:
         cut = _of_rows(shape, rows)
-    if cut is None or (not rows.row and shape.n < 2 * cut[0]):
+    if cut is None:
         return chosen
     length, fold, warps = cut
+    # Rows of halves under roots fill a tile and a bit (`choose.suits_no_block`).
+    if not rows.row and shape.n < (length if shape.roots else 2 * length):
+        return chosen
     strip = STRIP if rows.walks and rows.row >= 3 * length and not steep else 0
     return Tuning(length, 1, warps, window=THREADS * warps, strip=strip, fold=fold)
-
-
-Folds: TypeAlias = tuple[int, int, int]
-"""The length of a tile, the neighbours that are folded, and warps."""
-WELFORD: Folds = (512, 4, 1)
-"""Of three leaves of float32 with many equations. Welford's, of copy speed, by 256 places and so
-(H100, 2026-11-28): (34, 2354859) 0.42 and 0.66, (6, 11243871), reversed, 0.58 and 0.77; by
-segments (32, 256, 10559), exclusive, 0.65 and 0.68, (61863612,) 0.74 and 0.88."""
-
-
-def _is_welford(shape: Shape) -> bool:
-    """Whether there are three leaves of four bytes, and many equations."""
-    words = (shape.leaves, shape.width) == (3, 12) and shape.even
-    return words and 2 * LIGHT < shape.equations <= HEAVY and not shape.long_steps
 
 
 def _of_uneven(shape: Shape) -> Folds | None:
@@ -146,74 +119,6 @@ def _of_logarithms(shape: Shape, rows: Rows) -> Folds | None:
     return None
 
 
-def _by_segments(shape: Shape, rows: Rows) -> Folds | None:
-    """The cut by segments.
-
-    int8 recurrences, one row, 0.38 and 0.64; bytes of odd rows 0.28 to 0.43, and 0.49 to 0.66;
-    bfloat16 and bits 0.76 and 0.90; float32 recurrences by ids 0.44 and 0.67; maximum and sum of
-    exponentials 0.71 and 0.90 (512 places; 1024 0.80). A thread has eight neighbours of elements
-    that are wider than their flags.
-    """
-    if shape.complex:
-        # Sums of complex64 0.65 and 0.92 by two neighbours, 0.84 by eight.
-        return (512, 2, 1) if shape.equations == 2 and shape.width == 8 else None
-    each = shape.width // shape.leaves
-    if each == 1 and shape.even:
-        return 2048, 16 if rows.flags < 2 else 8, 1
-    if shape.words_and_byte and not shape.long_steps:
-        # Sums, least and greatest of int32, float32 and int8, of copy speed, with 256 places and so
-        # (H200, 2026-11-28): (50000000,) 0.46 and 0.70, (62522237,) 0.71 and 0.80, (3559, 26249)
-        # 0.70 and 0.80. Of bfloat16 for float32 0.69 and 0.57.
-        return 1024, 4, 1
-    if shape.leaves > 2:
-        return WELFORD if _is_welford(shape) and not 0 < rows.row < SHORT else None
-    if each <= 2 and shape.width < 8:
-        # Affine ones of (3003, 28996), bfloat16, exclusive, 0.61 and 0.72 (H100, 2026-11-28).
-        apart = shape.outer > 1 and shape.exclusive and (shape.leaves, each) == (2, 2)
-        return (512 if apart else 1024), 8, 1
-    if each == 8 and shape.long_steps:
-        # Maximum and sum of exponentials of float64, one row, in tiles of 128 0.27 and 0.44, folded
-        # by eight 0.21, so 0.41 and 0.59 (H100, 2026-11-28).
-        return 256, 2, 1
-    alone = shape.leaves == 1 and not shape.long_steps
-    few_rows = (rows.row or shape.n) >= LONG
-    if each == 4 and shape.even and rows.flags and (shape.equations <= 2 or shape.integers):
-        # Beside bits xor of int32 0.86 and 0.92; beside flags two leaves are left as they were:
-        # int32 recurrences with a start 0.91 and, by eight neighbours, 0.82.
-        both = few_rows and rows.reverse and shape.exclusive
-        begin_whole = shape.outer > 1 and not (shape.uneven or few_rows)
-        suits = alone and shape.equations <= LIGHT and not (both or begin_whole)
-        return _beside_flags(shape, rows, few_rows=few_rows) if suits else None
-    if each == 8 and alone and shape.equations <= LIGHT:
-        # By eight neighbours and four, in reverse (H200, 2026-11-29): maxima of (1160, 49152),
-        # int64, 0.75 and 0.89, `or` of (4957, 11657) 0.69 and 0.82, exclusive sums of 68 million
-        # 0.65 and 0.80; but exclusive products of float64 0.73 and 0.63. Not in reverse integers
-        # are alike, 43 calls of both 1.02 times as fast; float64 sums of 84 million 0.69, so 0.77.
-        if rows.reverse and (shape.integers or not shape.exclusive):
-            return 512, 4, 1
-        if few_rows and not (rows.reverse or shape.exclusive or shape.integers):
-            return 1024, 4, 1
-    of_short = 0 < rows.row < SHORT and shape.exclusive and shape.leaves == 2
-    half = shape.width > 8 or each > 4 or shape.long_steps or of_short
-    return (512 if half else 1024), 8, 1
-
-
-def _beside_flags(shape: Shape, rows: Rows, *, few_rows: bool) -> Folds:
-    """The cut of a leaf of four bytes beside flags of a byte or more, under few steps.
-
-    As they lie and so, of copy speed (H200, 2026-11-29): sums of 50 million int32 0.87 and 0.95,
-    exclusive ones of float32 0.74 and 0.82, products of int32 0.73 and 0.79, minima of float32 in
-    reverse 0.87 and 0.92, of int32 0.76 and 0.81; sums of (1024, 52118) 0.87 and 0.93, `or` of (18,
-    4194304), exclusive, 0.83 and 0.87. Shifted, rows take half the places: `and` of (1201, 40639),
-    exclusive, 0.75 and 0.84, a + b + a b of rows of 89 in reverse 0.76 and 0.85; but sums of (709,
-    114451) in reverse 0.92 and 0.91. 55 calls were 1.03 times as fast, and one row from its end,
-    exclusive, 0.90 times: of 50 million float32 0.62 and 0.47. That is left, and so are rows that
-    begin with words: sums of (4096, 32768), float32, 313 µs and 320.
-    """
-    half = not few_rows and (rows.reverse or shape.exclusive)
-    return (512 if half else 1024), 4, 1
-
-
 def _of_short_rows(shape: Shape) -> Folds | None:
     """The cut of rows one behind the other of which one begins in most tiles.
 
@@ -253,7 +158,7 @@ def _of_rows(shape: Shape, rows: Rows) -> Folds | None:
     simple = shape.leaves == 1 and shape.equations == 1
     if not shape.even:
         return _of_uneven(shape)
-    if _is_welford(shape):
+    if is_welford(shape):
         return WELFORD
     if shape.complex or each > 4 or (shape.leaves > 2 and each > 1):
         return None
@@ -262,18 +167,31 @@ def _of_rows(shape: Shape, rows: Rows) -> Folds | None:
     if simple and rows.row >= LONG and (rows.reverse or shape.exclusive):
         return None
     if each == 2:
-        # With 1024 places and so (H200, 2026-11-29): products of (1283, 45853), float16, 0.84 and
-        # 0.87, `and` of (941, 55511), int16, in reverse 0.76 and 0.87; but uint16 recurrences of
-        # (2048, 26977) in reverse 0.82 and 0.79.
-        light = shape.leaves == 1 and shape.equations <= LIGHT
-        long = rows.row >= (2**14 if light else LONG) and not shape.long_steps
-        return (2048 if shape.exclusive or long else 1024), 8, 1
+        return _of_halves(shape, rows.row), 8, 1
     if shape.leaves == 2 and not shape.long_steps:
         if rows.row >= LONG:
             return 2048, 4, 1
         if rows.reverse and not rows.walks:
             return 512, 4, 1
     return 1024, 4, 2 if is_heavy_pair(shape) else 1
+
+
+def _of_halves(shape: Shape, row: int) -> int:
+    """The length of a tile of halves, of rows one behind the other of which each is so long.
+
+    With 1024 places and 2048 (H200, 2026-11-29): products of (1283, 45853), float16, 0.84 and 0.87,
+    `and` of (941, 55511), int16, in reverse 0.76 and 0.87; but uint16 recurrences of (2048, 26977)
+    in reverse 0.82 and 0.79. Shifted, under several steps: min(a + b, 100) of (861, 100277),
+    bfloat16, 0.56 and 0.48, a + b + a b of (1796, 50257), int16, 0.55 and 0.49. sqrt(a² + b²) in
+    reverse of (3109, 28729), bfloat16, 0.46 and 0.32, exclusive of (27, 2998439) 0.35 and 0.38.
+    """
+    light = shape.equations <= LIGHT
+    if shape.exclusive:
+        several = light and shape.equations > 1 and not shape.selects
+        return 1024 if several and row < LONG else 2048
+    if shape.long_steps or shape.roots:
+        return 1024
+    return 2048 if row >= (2**14 if light and shape.leaves == 1 else LONG) else 1024
 
 
 def _of_rows_apart(shape: Shape) -> Folds | None:
@@ -292,7 +210,10 @@ def _of_rows_apart(shape: Shape) -> Folds | None:
         return _of_uneven(shape)
     light = shape.equations <= LIGHT and not shape.long_steps
     if each == 2 and shape.leaves <= 2 and light and not shape.uneven:
-        return (2048 if shape.leaves == 1 else 1024), 8, 1
+        # sqrt(a² + b²) with 2048 places and so: of (512, 151936), float16, 0.71 and 0.83.
+        return (2048 if shape.leaves == 1 and not shape.roots else 1024), 8, 1
+    if (shape.leaves, each) == (1, 2) and shape.roots:
+        return 1024, 8, 1
     return _of_bytes(shape, 0) if each == 1 else None
 
 
@@ -356,8 +277,8 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
     if each == 2 and shape.leaves == 2:
         return None if shape.exclusive else ((4096 if light else 2048), 8, 1)
     if (shape.leaves, each) == (1, 8) and not shape.integers and 2 < shape.equations <= HEAVY:
-        # Of float64 sqrt(a² + b²) 0.41 and 0.46, a + b + a b / 2, reversed, 0.72 and 0.80, the
-        # greatest by size 0.74 and 0.86 (H100, 2026-11-28).
+        # Of float64 a + b + a b / 2, reversed, 0.72 and 0.80, the greatest by size 0.74 and 0.86
+        # (H100, 2026-11-28).
         return 1024, 2, 1
     if each in (2, 8) or chosen.held:
         return None
@@ -366,7 +287,7 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
         return (2048, 4, 1) if shape.equations > 1 else None
     if shape.leaves > 2:
         # Welford's 0.64 and 0.66, 0.68 and 0.70 (H200, 2026-11-29).
-        return (1024, 4, 1) if shape.exclusive or _is_welford(shape) else None
+        return (1024, 4, 1) if shape.exclusive or is_welford(shape) else None
     if is_heavy_pair(shape):
         # Maximum and sum of exponentials 0.70 and 0.77, by one warp 0.74.
         return 1024, 4, 2

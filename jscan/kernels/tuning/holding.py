@@ -17,6 +17,7 @@ from jscan.kernels.tuning.cut import (
     Tuning,
     next_power_of_2,
 )
+from jscan.kernels.tuning.odd_lanes import FEWEST
 
 
 def suits_mirrored(shape: Shape) -> bool:
@@ -178,6 +179,9 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
         # Of (33, 2048, 999), int16 maxima, exclusive, by segments, 0.55 of copy speed with 64
         # positions, 0.64 so; bfloat16 sums by shared flags 0.49 and 0.56, by flags of each row 0.33
         # and 0.51, sharing no lanes 0.61 (H100, 2026-11-28).
+        summed = shape.widened_sums and shape.segmented and not shape.exclusive
+        if summed and not shape.integers and shape.inner >= FEWEST:
+            return by_segments.halves_beside_flags(shape, chosen)
         odd = shape.segmented and shape.leaves == 1 and shape.inner % 2 == 1
         if odd and shape.own_flags:
             return by_segments.held_strips(chosen)
@@ -271,7 +275,11 @@ def _of_some_lanes(shape: Shape) -> Tuning | None:
     # As before for shorter axes, which were not measured.
     waits |= shape.long_steps and shape.segmented and shape.inner > THREADS
     one_or_two_alike = shape.leaves <= 2 and shape.even
-    if not 16 < shape.inner < 64 or shape.inner == THREADS or not (waits and one_or_two_alike):
+    # Sums, least and greatest of (2590589, 19), bfloat16, 0.14, and 0.40 (H200, 2026-11-29).
+    three = (shape.leaves, shape.width) == (3, 6) and shape.even and shape.inner < THREADS
+    three &= not shape.segmented
+    alike = one_or_two_alike or three
+    if not 16 < shape.inner < 64 or shape.inner == THREADS or not (waits and alike):
         return None
     lanes = THREADS if shape.inner < THREADS else 2 * THREADS
     if each > 2:

@@ -6,7 +6,7 @@ import dataclasses
 
 from jscan.kernels.tuning import choose, measured, neighbours, pressure
 from jscan.kernels.tuning.cut import HEAVY, LIGHT, Shape, Tuning, first_match
-from jscan.kernels.tuning.folding import FEWEST, LONG, SHORT
+from jscan.kernels.tuning.folds import FEWEST, LONG, SHORT
 from jscan.kernels.tuning.long_steps import (
     is_complex_logaddexp,
     is_heavy_double,

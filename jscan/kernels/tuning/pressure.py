@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from jscan.kernels.tuning import slow_doubles
 from jscan.kernels.tuning.cut import Shape, Tuning, next_power_of_2
 
 HELD = 384
@@ -72,6 +73,7 @@ def with_flags_in_front(shape: Shape, chosen: Tuning) -> Tuning:
     long with 512 places as with 1024, 1723 and 1705 µs with the passes behind it, which are gone.
     """
     given = shape.tile is not None or shape.segmented or shape.inner > 1
+    given |= chosen.fold > 0 and slow_doubles.are_folded(shape)
     if given or shape.words < 4 or chosen.length >= shape.n:
         return chosen
     return dataclasses.replace(chosen, length=max(chosen.length // 2, 256))

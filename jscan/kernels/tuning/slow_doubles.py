@@ -1,0 +1,83 @@
+"""float64 under functions that take many instructions: roots, exponentials, quotients.
+
+A thread that folds its neighbours calls the operator once for each, and scans two places for eight:
+what threads exchange calls it five times a place. Figures are of copy speed (H200, 2026-11-29).
+"""
+
+from __future__ import annotations
+
+from jscan.kernels.tuning.cut import HEAVY, LIGHT, Shape
+from jscan.kernels.tuning.long_steps import is_heavy_double, is_heavy_wide_pair
+
+LONG = 2**17
+"""Rows of so many elements of three numbers are folded."""
+WHOLE = 32
+"""So many positions of logaddexp, beside lanes, are one tile by segments, and elements of a thread
+whole."""
+
+
+def are_folded(shape: Shape) -> bool:
+    """Whether threads fold neighbours as `folds` says."""
+    return _has_roots(shape) or _is_pair(shape) or _are_three(shape)
+
+
+def _has_roots(shape: Shape) -> bool:
+    return (shape.width, shape.leaves) == (8, 1) and shape.roots and not shape.segmented
+
+
+def _is_pair(shape: Shape) -> bool:
+    return is_heavy_wide_pair(shape) and not shape.complex
+
+
+def _are_three(shape: Shape) -> bool:
+    """Whether there are three numbers and a quotient of two of them, as Welford's have."""
+    doubles = (shape.leaves, shape.width) == (3, 24) and not shape.long_steps
+    return doubles and 2 * LIGHT < shape.equations <= HEAVY
+
+
+def folds(shape: Shape, row: int) -> tuple[int, int, int] | None:
+    """The length of a tile, the neighbours that are folded, and warps, for rows of so many.
+
+    By two neighbours and so, sqrt(a² + b²) of 86 million 0.26 and 0.39, exclusive of 48 million
+    0.25 and 0.35; scanned as it is, in reverse (53, 1007651) 0.18 and 0.33; exclusive (1560, 49152)
+    0.38, 0.47 and by 512 places 0.58.
+
+    Maximum and sum of exponentials, scanned and so: (91833701,) 0.23 and 0.28, in reverse 0.13 and
+    0.27, exclusive 0.19 and 0.28, (27, 2520876) 0.22 and 0.36, (2576, 30522) 0.28 and 0.45. By
+    segments, by two neighbours, four, and eight of 512 places: of 2 0.50, 0.53 and 0.44, of 10
+    0.32, 0.42 and 0.43, one 0.25, 0.25 and 0.29.
+
+    Welford's, scanned and so: one row 0.37 and 0.40, in reverse, exclusive, 0.33 and 0.42, (53,
+    994879) 0.32 and 0.40, rows of 149629, exclusive, 0.37 and 0.43, but of 30522 0.51 and 0.44. By
+    segments of 10 0.54 and 0.62, of 100,000 0.56 and 0.64, one 0.24 and 0.27.
+    """
+    if _has_roots(shape):
+        return (1024, 8, 1) if row >= 2**19 else (512, 4, 1)
+    if shape.segmented:
+        return 256, 4, 1
+    return (512, 8, 1) if _is_pair(shape) or row >= LONG else None
+
+
+def lanes(shape: Shape, length: int, most: int) -> int:
+    """The lanes of a tile of whole axes under logaddexp, else ``most``.
+
+    A thread of fewer elements spills nothing: by segments of each lane's own (171, 2, 180888) 0.19
+    by 512 lanes, 0.49 by 128, 0.61 so, (2, 302790, 144) 0.33, 0.63 and 0.58; (32, 256, 11311) 0.26
+    by 64 lanes, 0.56 so, (31, 2451985) 0.13 and 0.35. Whole, (32, 512, 3667) 0.57 by 64 and 0.76,
+    (16, 2097152, 2) 0.78 and 0.84; of 64 positions, which are 64 elements a thread so, and of less
+    than 16 nothing is gained.
+    """
+    if not is_heavy_double(shape) or shape.inner < 2:
+        return most
+    if shape.segmented:
+        return min(most, 64 if length <= 4 else 32)
+    return min(most, 32) if 16 <= length <= WHOLE else most
+
+
+def suits_block(shape: Shape) -> bool:
+    """Whether whole axes beside lanes are one tile.
+
+    By segments of 10 logaddexp of (64, 4096, 128) in one tile of 64 positions 0.26, 0.49 by 16.
+    """
+    beside = is_heavy_double(shape) and shape.segmented and shape.inner > 1
+    return not beside or shape.n <= WHOLE
