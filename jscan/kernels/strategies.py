@@ -50,6 +50,8 @@ def settled(
         tuned = tuning.moved(shape, tuned, reverse + exclusive)
         if reverse and not (several or exclusive):
             tuned = tuning.backwards(shape, tuned)
+        elif not reverse:
+            tuned = tuning.forwards(shape, tuned)
         if may_hold:
             weaves = may_weave if single_pass(method, shape) == "lookback" else None
             way = {"reverse": reverse, "exclusive": exclusive}

@@ -43,6 +43,7 @@ from jscan.kernels.tuning.long_steps import sums_walks as sums_walks
 from jscan.kernels.tuning.measured import device as device
 from jscan.kernels.tuning.neighbours import suits_words as suits_words
 from jscan.kernels.tuning.one_row import backwards as backwards
+from jscan.kernels.tuning.one_row import forwards as forwards
 from jscan.kernels.tuning.one_row import moved as moved
 from jscan.kernels.tuning.one_row import rows as rows
 from jscan.kernels.tuning.one_row import suits_bits_of_words as suits_bits_of_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jscan.kernels.tuning import sharing
+from jscan.kernels.tuning import odd_lanes, sharing
 from jscan.kernels.tuning.cut import LIGHT, LONG, SECTOR, STRIP, Shape, Tuning
 
 
@@ -162,6 +162,17 @@ def is_odd_and_light(shape: Shape) -> bool:
         return row % 8 != 0 and few and shape.equations <= 3
     few = shape.inner < (2048 if shape.width == 1 else 900)
     return row % 4 != 0 and few and shape.equations <= 2
+
+
+def are_sums_of_halves(shape: Shape) -> bool:
+    """Whether sums of halves by segments are in wide tiles, of rows that are no whole sectors.
+
+    By shared flags of fewer positions they are slower: bfloat16 (1024, 50265) 0.64 of copy speed
+    and 0.59, (2048, 30522) 0.64 and 0.61 (H200, 2026-11-29).
+    """
+    many = shape.own_flags or shape.n >= 4096
+    summed = shape.widened_sums and shape.segmented and not (shape.exclusive or shape.integers)
+    return summed and many and odd_lanes.are_odd(shape)
 
 
 def halves_beside_flags(shape: Shape, chosen: Tuning) -> Tuning:

@@ -48,7 +48,7 @@ def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
     elif 0 < rows.row < SHORT:
         cut = _of_short_rows(shape)
     elif rows.row in (0, shape.n):
-        cut = _of_one_row(shape, rows, chosen) if shape.outer == 1 else _of_rows_apart(shape)
+        cut = _of_one_row(shape, rows, chosen) if shape.outer == 1 else _of_rows_apart(shape, rows)
     else:
         cut = _of_rows(shape, rows)
     if cut is None:
@@ -182,19 +182,20 @@ def _of_halves(shape: Shape, row: int) -> int:
     With 1024 places and 2048 (H200, 2026-11-29): products of (1283, 45853), float16, 0.84 and 0.87,
     `and` of (941, 55511), int16, in reverse 0.76 and 0.87; but uint16 recurrences of (2048, 26977)
     in reverse 0.82 and 0.79. Shifted, under several steps: min(a + b, 100) of (861, 100277),
-    bfloat16, 0.56 and 0.48, a + b + a b of (1796, 50257), int16, 0.55 and 0.49. sqrt(a² + b²) in
-    reverse of (3109, 28729), bfloat16, 0.46 and 0.32, exclusive of (27, 2998439) 0.35 and 0.38.
+    bfloat16, 0.56 and 0.48, a + b + a b of (1796, 50257), int16, 0.55 and 0.49; but an affine one
+    of one's own, (512, 100277), 0.70 and 0.80. sqrt(a² + b²) in reverse of (3109, 28729), bfloat16,
+    0.46 and 0.32, exclusive of (1024, 32000) 0.71 and 0.53, of (27, 2998439) 0.35 and 0.38.
     """
     light = shape.equations <= LIGHT
     if shape.exclusive:
-        several = light and shape.equations > 1 and not shape.selects
+        several = light and shape.leaves == 1 and shape.equations > 1 and not shape.selects
         return 1024 if several and row < LONG else 2048
     if shape.long_steps or shape.roots:
         return 1024
     return 2048 if row >= (2**14 if light and shape.leaves == 1 else LONG) else 1024
 
 
-def _of_rows_apart(shape: Shape) -> Folds | None:
+def _of_rows_apart(shape: Shape, rows: Rows) -> Folds | None:
     """The cut of rows that begin with words, or inside of them beside operands of their own.
 
     Halves that begin with words, as cut before and so, of copy speed (H200, 2026-11-29): sqrt(a² +
@@ -208,6 +209,12 @@ def _of_rows_apart(shape: Shape) -> Folds | None:
     each = shape.width // shape.leaves
     if not shape.even:
         return _of_uneven(shape)
+    if (each, shape.leaves) == (8, 1) and shape.integers and shape.equations == 1:
+        # Sums of (43, 2, 909920), uint64, 0.55 and 0.87, of (1024, 30522), int64, 0.51 and 0.66, of
+        # (512, 151936) 0.67 and 0.90; of rows of a power of two, and of float64, nothing is gained
+        # (2026-11-29).
+        ragged = shape.n % 2048 and not (shape.uneven or shape.exclusive or rows.reverse)
+        return (1024, 2, 1) if ragged else None
     light = shape.equations <= LIGHT and not shape.long_steps
     if each == 2 and shape.leaves <= 2 and light and not shape.uneven:
         # sqrt(a² + b²) with 2048 places and so: of (512, 151936), float16, 0.71 and 0.83.
@@ -291,7 +298,10 @@ def _of_one_row(shape: Shape, rows: Rows, chosen: Tuning) -> Folds | None:
     if is_heavy_pair(shape):
         # Maximum and sum of exponentials 0.70 and 0.77, by one warp 0.74.
         return 1024, 4, 2
-    return (2048 if light and not shape.selects else 1024), 4, 1
+    # Complex products of two leaves, 91 million, with 1024 places and so, 0.80 and 0.84, of 88
+    # million in reverse 0.78 and 0.84, exclusive of 50 million 0.78 and 0.80 (H200, 2026-11-29).
+    product = LIGHT < shape.equations <= 2 * LIGHT
+    return (2048 if (light or product) and not shape.selects else 1024), 4, 1
 
 
 def _of_bytes(shape: Shape, row: int, *, shifted: bool = False) -> Folds:

@@ -17,7 +17,6 @@ from jscan.kernels.tuning.cut import (
     Tuning,
     next_power_of_2,
 )
-from jscan.kernels.tuning.odd_lanes import FEWEST
 
 
 def suits_mirrored(shape: Shape) -> bool:
@@ -179,8 +178,7 @@ def _of_lanes(shape: Shape, chosen: Tuning) -> Tuning:
         # Of (33, 2048, 999), int16 maxima, exclusive, by segments, 0.55 of copy speed with 64
         # positions, 0.64 so; bfloat16 sums by shared flags 0.49 and 0.56, by flags of each row 0.33
         # and 0.51, sharing no lanes 0.61 (H100, 2026-11-28).
-        summed = shape.widened_sums and shape.segmented and not shape.exclusive
-        if summed and not shape.integers and shape.inner >= FEWEST:
+        if by_segments.are_sums_of_halves(shape):
             return by_segments.halves_beside_flags(shape, chosen)
         odd = shape.segmented and shape.leaves == 1 and shape.inner % 2 == 1
         if odd and shape.own_flags:

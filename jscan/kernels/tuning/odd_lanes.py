@@ -71,7 +71,8 @@ def _by_segments(shape: Shape, *, light: bool) -> Cut | None:
 
     Complex products of two leaves of halves, (2, 8192, 5378), 0.37 and 0.49, (78367, 1069) 0.37 and
     0.43, by flags of each row (4, 4096, 3665) 0.44 and 0.49. Three leaves that differ in width,
-    (51200, 1255), 0.38 and 0.49, of bfloat16 (51200, 1755) 0.40 and 0.44.
+    (51200, 1255), 0.38 and 0.49, of bfloat16 (51200, 1755) 0.40 and 0.44, but (1024, 28996) 0.55
+    and 0.47.
 
     logaddexp of float32: (1, 16384, 3286), in reverse, 0.48 and 0.61, (9859, 8389) 0.52 and 0.60,
     (4703, 14683) 0.59 and 0.62, but (1024, 50265) 0.66 and 0.55; exclusive (4211, 21871) 0.58 and
@@ -82,7 +83,7 @@ def _by_segments(shape: Shape, *, light: bool) -> Cut | None:
     1024, 10281), 0.54 and 0.65.
     """
     kind = (shape.leaves, shape.width)
-    if shape.leaves == 3 and not shape.even and shape.width <= 9:
+    if shape.leaves == 3 and not shape.even and shape.width <= 9 and shape.n > 2048:
         return 32, 64, 2
     if light:
         return None
