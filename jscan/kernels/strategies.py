@@ -50,7 +50,7 @@ def settled(
         tuned = tuning.moved(shape, tuned, reverse + exclusive)
         if reverse and not (several or exclusive):
             tuned = tuning.backwards(shape, tuned)
-        elif not reverse:
+        elif not (reverse or (rows is not None and rows.row)):
             tuned = tuning.forwards(shape, tuned)
         if may_hold:
             weaves = may_weave if single_pass(method, shape) == "lookback" else None

@@ -32,6 +32,8 @@ def fold(rows: Rows | None = None, **what: Any) -> tuple[int, int]:
         (32003, True, {}, 2048),
         (2**19 + 1, False, {}, 2048),
         (32003, True, {"complex": True, "leaves": 2}, 1024),
+        (32003, False, {"width": 8, "leaves": 2}, 2048),
+        (32003, False, {"n": 2**23}, 2048),
         (32003, False, {"width": 4}, 4096),
         (2**20 + 1, False, {"width": 4}, 4096),
     ],
@@ -55,6 +57,10 @@ def test_extrema_of_one_odd_row():
     for other in ({"n": 2**25}, {"outer": 3}):
         assert length(Shape(**(vars(odd) | other))) == 512
     assert length(Shape(**(vars(odd) | {"segmented": True}))) < 512
+    lie = Rows(row=32003)
+    tuned = tuning.chosen(odd, "auto", tuning.SCAN)
+    settled = strategies.settled(odd, tuned, "auto", reverse=False, exclusive=False, rows=lie)
+    assert settled.length == 512
 
 
 def test_sums_of_integers_of_64_bits_of_ragged_rows_are_folded():
@@ -66,6 +72,7 @@ def test_sums_of_integers_of_64_bits_of_ragged_rows_are_folded():
         {"exclusive": True},
         {"n": 30523},
         {"equations": 3},
+        {"extrema": True},
     ):
         assert not fold(**(ragged | other))[1]
     assert not fold(Rows(reverse=True), **ragged)[1]
@@ -79,7 +86,7 @@ def test_recurrences_of_integers_of_64_bits():
 
     assert length(n=1877152, integers=True) == 256
     assert length(n=1877152) == length(n=2**20, integers=True) == 512
-    assert length(n=1877153, integers=True) == 512
+    assert length(n=1877153, integers=True) == length(n=30000, integers=True) == 512
 
 
 def test_exclusive_words_of_rows():
@@ -117,7 +124,9 @@ def test_halves_of_rows():
 def test_rows_of_halves_under_roots_are_no_block():
     roots: dict[str, Any] = {"outer": 2**15, "width": 2, "equations": 4, "roots": True}
     assert tuning.suits_no_block(Shape(**(ROW | roots | {"n": 1626})))
-    for other in ({"n": 1624}, {"n": 1002}, {"segmented": True}, {"roots": False}, {"outer": 9}):
+    others: list[dict[str, Any]] = [{"n": 1624}, {"n": 1002}, {"outer": 9}, {"equations": 24}]
+    others += [{name: True} for name in ("segmented", "long_steps")] + [{"roots": False}]
+    for other in others:
         assert not tuning.suits_no_block(Shape(**(ROW | roots | {"n": 1626} | other)))
 
 

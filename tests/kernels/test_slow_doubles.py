@@ -39,9 +39,11 @@ def leaves_of(operator: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
-    "cut", [Tuning(256, 1, 1, 32, fold=8), Tuning(128, 1, 1, 32, fold=4)], ids=["by 8", "by 4"]
+    "cut",
+    [Tuning(length, 1, 1, 32, fold=fold) for length, fold in ((1024, 8), (512, 8), (256, 4))],
+    ids=["1024 by 8", "512 by 8", "256 by 4"],
 )
-@pytest.mark.parametrize("shape", [(1, 700), (3, 333)])
+@pytest.mark.parametrize("shape", [(1, 2100), (3, 1301)])
 @pytest.mark.parametrize("operator", [hypotenuse, soft_maximum, welford])
 @by_kernel
 def test_folded_doubles(strategy, operator, shape, cut, reverse, exclusive, segmented):
@@ -94,29 +96,35 @@ def test_exclusive_folds_are_as_long():
 
 
 def test_logaddexp_beside_lanes_is_in_narrow_tiles():
-    double: dict[str, Any] = {"width": 8, "equations": 20, "long_steps": True, "logaddexp": True}
+    double: dict[str, Any] = {"width": 8, "equations": 10, "long_steps": True, "logaddexp": True}
 
-    def lanes(n: int, **what: Any) -> int:
-        tile = tuning.block(Shape(**(LANES | double | {"inner": 5000, "n": n} | what)))
-        assert tile is not None
-        return tile.lanes
+    def tile(n: int, ways: Any = tuning.SCAN, **what: Any) -> tuple[int, int]:
+        shape = Shape(**(LANES | double | {"outer": 9, "inner": 5000, "n": n} | what))
+        cut = tuning.chosen(shape, "auto", ways)
+        return cut.length, cut.lanes
 
-    assert lanes(2, segmented=True) == lanes(4, segmented=True) == 64
-    assert lanes(7, segmented=True) == lanes(31, segmented=True) == lanes(17) == lanes(16) == 32
-    assert lanes(2) > 64
-    assert lanes(2, segmented=True, inner=20) == 32
-
-    def in_a_tile(n: int, **what: Any) -> bool:
-        shape = Shape(**(LANES | double | {"inner": 4999, "n": n} | what))
-        tile = tuning.block(shape)
-        assert tile is not None
-        return tuning.suits_block(shape, tile)
-
-    assert in_a_tile(32, segmented=True)
-    assert in_a_tile(64)
-    assert not in_a_tile(33, segmented=True)
+    assert tile(2, segmented=True) == (2, 64)
+    assert tile(7, segmented=True) == (8, 32)
+    assert tile(31, segmented=True) == tile(17) == (32, 32)
+    assert tile(2)[1] > 64
+    assert tile(64)[0] == 64
+    assert tile(40, segmented=True)[0] < 40
+    for few in (2, 6, 16):
+        assert tile(40, segmented=True, inner=few, outer=2**18)[0] == 64
+    reduced = tile(31, tuning.REDUCTION, segmented=True)
+    assert reduced == tile(31, tuning.REDUCTION, segmented=True, long_steps=False)
     many = Shape(**(LANES | double | {"inner": 2248155, "n": 31}))
     assert tuning.down_lanes(many) is None
+
+
+def test_segments_of_many_uneven_leaves_beside_few_lanes():
+    def cut(leaves: int) -> tuple[int, int]:
+        shape = Shape(1, 2**20, 6, 4 * leaves - 3, leaves, segmented=True, equations=3, even=False)
+        found = tuning.lookback(shape)
+        return found.length, found.warps
+
+    assert cut(2) == (128, 1)
+    assert cut(20) == cut(300) == (32, 4)
 
 
 def test_odd_lanes():
@@ -131,11 +139,14 @@ def test_odd_lanes():
     assert cut(1024, **product)[1:] == (32, 1)
     recurrence: dict[str, Any] = {"width": 16, "leaves": 4, "complex": True, "equations": 8}
     assert cut(4501, **recurrence) == (32, 32, 1)
-    place: dict[str, Any] = {"width": 12, "leaves": 2, "even": False, "equations": 4}
-    assert cut(7993, **place) == (64, 32, 1)
-    mixed: dict[str, Any] = {"leaves": 3, "even": False, "equations": 3}
+    place: dict[str, Any] = {"width": 12, "leaves": 2, "even": False, "narrowest": 4}
+    assert cut(7993, equations=4, **place) == (64, 32, 1)
+    assert cut(7993, equations=20, **place)[1:] == cut(7999, equations=20, **place)[1:] == (128, 4)
+    assert cut(1000, equations=4, **place)[1:] == (32, 1)
+    mixed: dict[str, Any] = {"leaves": 3, "even": False, "narrowest": 1, "equations": 3}
     assert cut(1255, width=9, segmented=True, **mixed) == (32, 64, 2)
     assert cut(1255, width=9, **mixed)[1:] == (128, 4)
+    assert cut(1255, width=9, segmented=True, n=1024, **mixed)[1:] == (128, 4)
     assert cut(16384, width=13, **mixed)[1:] == (32, 1)
     logaddexp: dict[str, Any] = {
         "equations": 20,
@@ -153,16 +164,18 @@ def test_odd_lanes():
 
 
 @pytest.mark.parametrize(
-    ("leaves", "width", "inner", "what", "cut"),
+    ("n", "inner", "what", "cut"),
     [
-        (1, 2, 1733, {"widened_sums": True}, (64, 32, 1)),
-        (1, 2, 4531, {"widened_sums": True}, (64, 128, 2)),
-        (1, 2, 4531, {"widened_sums": True, "exclusive": True}, (32, 64, 1)),
-        (1, 2, 4531, {"integers": True}, (32, 64, 1)),
+        (2**14, 1733, {}, (64, 32, 1)),
+        (2**14, 4531, {}, (64, 128, 2)),
+        (2048, 4531, {}, (32, 64, 1)),
+        (2048, 4531, {"own_flags": True}, (64, 128, 2)),
+        (2**14, 4531, {"exclusive": True}, (32, 64, 1)),
+        (2**14, 4531, {"integers": True}, (32, 64, 1)),
     ],
 )
-def test_sums_of_halves_beside_flags(leaves, width, inner, what, cut):
-    shape = Shape(1, 2**14, inner, width, leaves, segmented=True, equations=1, **what)
+def test_sums_of_halves_beside_flags(n, inner, what, cut):
+    shape = Shape(1, n, inner, 2, 1, segmented=True, equations=1, widened_sums=True, **what)
     found = tuning.as_read(shape, tuning.lookback(shape), reverse=False, exclusive=False)
     assert (found.length, found.lanes, found.warps) == cut
     assert found.held == 16

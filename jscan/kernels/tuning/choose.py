@@ -55,7 +55,6 @@ def block(shape: Shape) -> Tuning | None:
         lanes = min(next_power_of_2(shape.inner), max(64, 1024 // length))
         while lanes > 2 and length * lanes * shape.width > known.block_bytes // 2:
             lanes //= 2
-        lanes = slow_doubles.lanes(shape, length, lanes)
     rows, most = 1, known.block_elements
     if shape.inner > 1:
         # Of narrow elements as many bytes: (508380, 3, 11), bfloat16, 27 µs with 2048 elements, 28
@@ -121,8 +120,6 @@ def suits_block(shape: Shape, tile: Tuning) -> bool:
         return shape.n <= shape.tile.length
     if shape.large:
         return shape.n <= THREADS
-    if not slow_doubles.suits_block(shape):
-        return False
     longest = 4096 if shape.segmented else 8192
     fits = tile.length * min(tile.lanes, 8) <= longest
     return fits and tile.lanes >= min(32, next_power_of_2(shape.inner))
@@ -139,7 +136,8 @@ def suits_no_block(shape: Shape) -> bool:
         return False
     pair = is_heavy_pair(shape) and shape.even and shape.n >= 2048
     halves = (shape.leaves, shape.width) == (1, 2) and shape.roots and shape.n > 1024
-    return (pair or (halves and not shape.segmented)) and shape.uneven
+    halves &= shape.equations <= LIGHT and not (shape.segmented or shape.long_steps)
+    return (pair or halves) and shape.uneven
 
 
 def several_of_a_block(shape: Shape, *, reverse: bool) -> int:
@@ -293,11 +291,11 @@ def _of_few_lanes(shape: Shape, *, light: bool) -> Tuning:
     length = 512 if shape.registers <= 2 else 1024 // shape.registers
     if shape.leaves > 1:
         length //= 2 ** (shape.segmented + (not light))
-    if shape.segmented and shape.leaves > 1 and not shape.even:
+    if shape.segmented and 1 < shape.leaves <= 3 and not shape.even:
         # Flags and numbers by an operator of one's own, by segments, by four warps and so, of copy
         # speed (H200, 2026-11-29): int64 of 6 lanes 0.24 and 0.31, complex64 of 5 0.17 and 0.20,
         # bfloat16 of 10, by 256 positions and so, 0.20 and 0.23.
-        return Tuning(length=min(length, 128), lanes=lanes, warps=1, window=16)
+        return Tuning(length=min(max(length, 32), 128), lanes=lanes, warps=1, window=16)
     return Tuning(length=max(length, 32), lanes=lanes, warps=warps, window=16)
 
 
@@ -334,8 +332,9 @@ TALKING = ("lookback", "serial_lookback", "chained")
 def chosen(shape: Shape, method: str, ways: Ways) -> Tuning:
     """The cut for the method, of a `SCAN` or a `REDUCTION`: of whole rows, if that suits them."""
     rows = None if method in TALKING else block(shape)
-    if rows is not None and ways is REDUCTION:
-        rows = whole(shape, rows)
-    if rows is not None and (method == "block" or suits_block(shape, rows)):
-        return rows
+    if rows is not None:
+        rows = whole(shape, rows) if ways is REDUCTION else slow_doubles.narrowed(shape, rows)
+        several = ways is SCAN and slow_doubles.takes_several_tiles(shape)
+        if method == "block" or (suits_block(shape, rows) and not several):
+            return rows
     return ways[method](shape)

@@ -112,6 +112,7 @@ class Shape:
     few_results: bool = False  # whether half of the leaves at most are results
     exclusive: bool = False
     even: bool = True  # whether all leaves are as wide
+    narrowest: int = 0  # bytes of the narrowest, where they are not
     wider_results: bool = False  # whether results are wider than what is scanned
     own_flags: bool = False  # whether each lane has flags of its own, rather than those of all
     tile: Tuning | None = None  # the cut to take instead of a chosen one
@@ -134,6 +135,7 @@ class Shape:
         full = full or np.broadcast_shapes(*(leaf.shape for leaf in leaves))
         stored = real_dtypes(leaves[0].dtype)[0]
         widened = operator.out_avals[0].dtype.itemsize > stored.itemsize
+        widths = {leaf.dtype.itemsize for leaf in leaves}
         return cls(
             *outer_n_inner(full, axis),
             width=sum(leaf.dtype.itemsize for leaf in leaves),
@@ -151,7 +153,8 @@ class Shape:
             selects=any(e.primitive is lax.select_n_p for e in operator.jaxpr.eqns),
             long_steps=any(e.primitive.name in LONG_STEPS for e in operator.jaxpr.eqns),
             roots=any(e.primitive.name in ROOTS for e in operator.jaxpr.eqns),
-            even=len({leaf.dtype.itemsize for leaf in leaves}) == 1,
+            even=len(widths) == 1,
+            narrowest=min(widths) if len(widths) > 1 else 0,
             tile=tile,
         )
 

@@ -55,7 +55,8 @@ def folded(shape: Shape, chosen: Tuning, rows: Rows) -> Tuning:
         return chosen
     length, fold, warps = cut
     # Rows of halves under roots fill a tile and a bit (`choose.suits_no_block`).
-    if not rows.row and shape.n < (length if shape.roots else 2 * length):
+    halves = shape.roots and shape.each == 2
+    if not rows.row and shape.n < (length if halves else 2 * length):
         return chosen
     strip = STRIP if rows.walks and rows.row >= 3 * length and not steep else 0
     return Tuning(length, 1, warps, window=THREADS * warps, strip=strip, fold=fold)
@@ -209,10 +210,11 @@ def _of_rows_apart(shape: Shape, rows: Rows) -> Folds | None:
     each = shape.width // shape.leaves
     if not shape.even:
         return _of_uneven(shape)
-    if (each, shape.leaves) == (8, 1) and shape.integers and shape.equations == 1:
+    one = (each, shape.leaves) == (8, 1) and shape.equations == 1
+    if one and shape.integers and not shape.extrema:
         # Sums of (43, 2, 909920), uint64, 0.55 and 0.87, of (1024, 30522), int64, 0.51 and 0.66, of
-        # (512, 151936) 0.67 and 0.90; of rows of a power of two, and of float64, nothing is gained
-        # (2026-11-29).
+        # (512, 151936) 0.67 and 0.90; `and` of (1024, 83780) 0.89 and 0.89. Of rows of a power of
+        # two, and of float64, nothing is gained (2026-11-29).
         ragged = shape.n % 2048 and not (shape.uneven or shape.exclusive or rows.reverse)
         return (1024, 2, 1) if ragged else None
     light = shape.equations <= LIGHT and not shape.long_steps

@@ -30,7 +30,8 @@ def by_segments(shape: Shape, rows: Rows) -> Folds | None:
         return 1024, 4, 1
     if shape.leaves > 2 and 0 < rows.row < SHORT:
         return None
-    if shape.leaves == 3 and shape.width in (6, 7) and shape.equations <= LIGHT:
+    halves = shape.width == (6 if shape.even else 7) and not shape.long_steps
+    if shape.leaves == 3 and halves and shape.equations <= LIGHT:
         # Sums, least and greatest of 73 million uint16, with 512 places and so, 0.67 and 0.78, of
         # (2, 4096, 8192), bfloat16, 0.74 and 0.83; of bfloat16, float32 and int8, 93 million in
         # reverse, 0.69 and 0.78, (2048, 30522) 0.71 and 0.72 (H200, 2026-11-29).

@@ -15,6 +15,7 @@ from jscan.kernels.tuning.cut import (
     Tuning,
     first_match,
 )
+from jscan.kernels.tuning.folds import FEWEST
 from jscan.kernels.tuning.long_steps import (
     is_complex_logaddexp,
     is_heavy_double,
@@ -80,7 +81,8 @@ def full(shape: Shape) -> Rule:
         # (26, 2304220) with its own 0.86 and 0.91; of (220, 280411), uint64, in reverse, 0.74 and
         # 0.69. But of one row of 50 million in reverse 0.80 and 0.77 (H100, 2026-11-27).
         length = min(length, 512)
-        if shape.integers and shape.few_results and shape.n % 2 == 0 and shape.n % length:
+        even = shape.n % 2 == 0 and shape.n % length and shape.outer * shape.n >= FEWEST
+        if shape.integers and shape.few_results and even:
             # int64 recurrences of (39, 1877152) 0.41 of copy speed with 512 places, 0.65 so, of
             # (436, 83570), in reverse, 0.53 and 0.64; of odd rows, (959, 50257), 0.61 and 0.53
             # (H200, 2026-11-29).
@@ -114,7 +116,8 @@ def full(shape: Shape) -> Rule:
             # 0.82 so; minima of (1024, 32000), uint64, 0.78 with 2048 and 0.90 (H200, 2026-11-28).
             length = min(length, 1024)
     of_words = (shape.width, shape.leaves, shape.segmented) == (4, 1, False)
-    if of_words and shape.exclusive and shape.outer > 1 and not (shape.uneven or shape.long_steps):
+    of_words &= not (shape.uneven or shape.long_steps) and shape.outer * shape.n >= FEWEST
+    if of_words and shape.exclusive and shape.outer > 1:
         # min(a + b, 100) of (512, 128256), float32, 0.84 of copy speed with 4096 places, 0.91 so,
         # maxima of (7, 10671096) in reverse 0.73 and 0.93, of (679, 128256) 0.91 and 0.91 (H200,
         # 2026-11-29).

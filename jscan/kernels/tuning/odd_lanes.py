@@ -5,7 +5,7 @@ Sectors at both ends of a tile's rows are another program's too, so that tiles a
 
 from __future__ import annotations
 
-from jscan.kernels.tuning.cut import SECTOR, Shape
+from jscan.kernels.tuning.cut import LIGHT, SECTOR, Shape
 from jscan.kernels.tuning.long_steps import is_complex_logaddexp
 
 FEWEST = 900
@@ -15,12 +15,12 @@ Cut = tuple[int, int, int]
 
 
 def are_odd(shape: Shape) -> bool:
-    """Whether a row of many lanes is no whole number of sectors, in each leaf of its own.
+    """Whether a row of many lanes is no whole number of sectors, of the narrowest leaf.
 
-    Of leaves that differ in width the narrowest tells, of a byte: (2048, 16384) of float64, int32
-    and int8 0.74 of copy speed by 128 lanes, 0.81 by 32 (H200, 2026-11-29).
+    (2048, 16384) of float64, int32 and int8 0.74 of copy speed by 128 lanes, 0.81 by 32 (H200,
+    2026-11-29).
     """
-    each = shape.width // shape.leaves if shape.even else 1
+    each = shape.narrowest or shape.width // shape.leaves
     return shape.inner >= FEWEST and shape.inner * each % SECTOR > 0
 
 
@@ -48,6 +48,12 @@ def cut(shape: Shape, length: int, *, light: bool) -> Cut:
     return length, 128, 4
 
 
+def _are_products(shape: Shape) -> bool:
+    """Whether two leaves of halves have as many steps as a complex product, and no long ones."""
+    pair = (shape.leaves, shape.width) == (2, 4) and shape.even and not shape.long_steps
+    return pair and LIGHT < shape.equations <= 2 * LIGHT
+
+
 def _whole(shape: Shape, *, light: bool) -> Cut | None:
     """Fewer lanes where that is faster, of copy speed by 128 lanes and so (H200, 2026-11-29).
 
@@ -59,11 +65,11 @@ def _whole(shape: Shape, *, light: bool) -> Cut | None:
     Welford's 0.59 and 0.56, complex products of float32 0.66 and 0.55.
     """
     kind = (shape.leaves, shape.width)
-    if kind == (2, 4) and shape.even and not light and shape.inner % 2:
+    if _are_products(shape) and shape.inner % 2:
         return 64, 32, 1
-    if kind == (4, 16) and shape.complex:
+    if kind == (4, 16) and shape.complex and light:
         return 32, 32, 1
-    return (64, 32, 1) if kind == (2, 12) else None
+    return (64, 32, 1) if kind == (2, 12) and light else None
 
 
 def _by_segments(shape: Shape, *, light: bool) -> Cut | None:
@@ -83,11 +89,12 @@ def _by_segments(shape: Shape, *, light: bool) -> Cut | None:
     1024, 10281), 0.54 and 0.65.
     """
     kind = (shape.leaves, shape.width)
-    if shape.leaves == 3 and not shape.even and shape.width <= 9 and shape.n > 2048:
+    mixed = shape.leaves == 3 and not (shape.even or shape.complex) and shape.width <= 9
+    if mixed and light and shape.n > 2048:
         return 32, 64, 2
     if light:
         return None
-    if kind == (2, 4) and shape.even:
+    if _are_products(shape):
         return 32, 32, 1
     if shape.logaddexp and kind == (1, 4) and shape.n >= 4096:
         return (32, 64, 2) if shape.exclusive else (32, 32, 1)

@@ -104,7 +104,8 @@ def rows(shape: Shape, row: int, *, walks: bool, exclusive: bool, reverse: bool)
     # Rows of 16381, uint8, 73 µs with tiles of 4096 that are walked, 96 with restarts in each.
     if walks and row >= 3 * (held or tuned.length):
         length = held or tuned.length
-        if shape.width == 8 and row < LONG and (shape.complex or not exclusive):
+        wide = shape.width == 8 and (shape.complex or (shape.leaves == 1 and not exclusive))
+        if wide and row < LONG and shape.n >= FEWEST:
             # Of 64 bits with 2048 places and so (H200, 2026-11-29): int64 sums of (1024, 32003)
             # 0.79 and 0.90, float64 ones of (7549, 6427) 0.67 and 0.90, in reverse products of
             # (1327, 51691), int64, 0.74 and 0.90; sums of complex64, (2080, 32003), 0.67 and 0.89,

@@ -6,14 +6,17 @@ what threads exchange calls it five times a place. Figures are of copy speed (H2
 
 from __future__ import annotations
 
-from jscan.kernels.tuning.cut import HEAVY, LIGHT, Shape
+import dataclasses
+
+from jscan.kernels.tuning.cut import HEAVY, LIGHT, Shape, Tuning
 from jscan.kernels.tuning.long_steps import is_heavy_double, is_heavy_wide_pair
 
 LONG = 2**17
 """Rows of so many elements of three numbers are folded."""
 WHOLE = 32
-"""So many positions of logaddexp, beside lanes, are one tile by segments, and elements of a thread
-whole."""
+"""So many positions under logaddexp, beside lanes, are one tile."""
+WIDE = 32
+"""Of fewer lanes tiles were not measured."""
 
 
 def are_folded(shape: Shape) -> bool:
@@ -30,17 +33,18 @@ def _is_pair(shape: Shape) -> bool:
 
 
 def _are_three(shape: Shape) -> bool:
-    """Whether there are three numbers and a quotient of two of them, as Welford's have."""
-    doubles = (shape.leaves, shape.width) == (3, 24) and not shape.long_steps
+    """Whether there are three float64 under as many steps as Welford's."""
+    doubles = (shape.leaves, shape.width) == (3, 24) and shape.even
+    doubles &= not (shape.integers or shape.complex or shape.long_steps)
     return doubles and 2 * LIGHT < shape.equations <= HEAVY
 
 
 def folds(shape: Shape, row: int) -> tuple[int, int, int] | None:
     """The length of a tile, the neighbours that are folded, and warps, for rows of so many.
 
-    By two neighbours and so, sqrt(a² + b²) of 86 million 0.26 and 0.39, exclusive of 48 million
-    0.25 and 0.35; scanned as it is, in reverse (53, 1007651) 0.18 and 0.33; exclusive (1560, 49152)
-    0.38, 0.47 and by 512 places 0.58.
+    Roots, of which sqrt(a² + b²) was timed, by two neighbours and so: of 86 million 0.26 and 0.39,
+    exclusive of 48 million 0.25 and 0.35; scanned as it is, in reverse (53, 1007651) 0.18 and 0.33;
+    exclusive (1560, 49152) 0.38, 0.47 and by 512 places 0.58.
 
     Maximum and sum of exponentials, scanned and so: (91833701,) 0.23 and 0.28, in reverse 0.13 and
     0.27, exclusive 0.19 and 0.28, (27, 2520876) 0.22 and 0.36, (2576, 30522) 0.28 and 0.45. By
@@ -58,26 +62,27 @@ def folds(shape: Shape, row: int) -> tuple[int, int, int] | None:
     return (512, 8, 1) if _is_pair(shape) or row >= LONG else None
 
 
-def lanes(shape: Shape, length: int, most: int) -> int:
-    """The lanes of a tile of whole axes under logaddexp, else ``most``.
+def narrowed(shape: Shape, rows: Tuning) -> Tuning:
+    """The tile of whole axes beside lanes under logaddexp, of fewer lanes than ``rows`` has.
 
-    A thread of fewer elements spills nothing: by segments of each lane's own (171, 2, 180888) 0.19
-    by 512 lanes, 0.49 by 128, 0.61 so, (2, 302790, 144) 0.33, 0.63 and 0.58; (32, 256, 11311) 0.26
-    by 64 lanes, 0.56 so, (31, 2451985) 0.13 and 0.35. Whole, (32, 512, 3667) 0.57 by 64 and 0.76,
-    (16, 2097152, 2) 0.78 and 0.84; of 64 positions, which are 64 elements a thread so, and of less
-    than 16 nothing is gained.
+    A thread holds fewer elements: by segments of each lane's own (171, 2, 180888) 0.19 by 512
+    lanes, 0.49 by 128, 0.61 so, (2, 302790, 144) 0.33, 0.63 and 0.58; (32, 256, 11311) 0.26 by 64
+    lanes, 0.56 so, (31, 2451985) 0.13 and 0.35. Whole, (32, 512, 3667) 0.57 by 64 and 0.76, (16,
+    2097152, 2) 0.78 and 0.84; of 64 positions, and of less than 16, nothing is gained.
     """
-    if not is_heavy_double(shape) or shape.inner < 2:
-        return most
+    if not is_heavy_double(shape) or shape.inner < WIDE or rows.rows > 1 or shape.tile is not None:
+        return rows
     if shape.segmented:
-        return min(most, 64 if length <= 4 else 32)
-    return min(most, 32) if 16 <= length <= WHOLE else most
+        lanes = 64 if rows.length <= 4 else 32
+    else:
+        lanes = 32 if 16 <= rows.length <= WHOLE else rows.lanes
+    return dataclasses.replace(rows, lanes=lanes, warps=1) if lanes < rows.lanes else rows
 
 
-def suits_block(shape: Shape) -> bool:
-    """Whether whole axes beside lanes are one tile.
+def takes_several_tiles(shape: Shape) -> bool:
+    """Whether whole axes beside lanes that fit one tile had better be several.
 
     By segments of 10 logaddexp of (64, 4096, 128) in one tile of 64 positions 0.26, 0.49 by 16.
     """
-    beside = is_heavy_double(shape) and shape.segmented and shape.inner > 1
-    return not beside or shape.n <= WHOLE
+    beside = is_heavy_double(shape) and shape.segmented and shape.inner >= WIDE
+    return beside and shape.n > WHOLE and shape.tile is None
