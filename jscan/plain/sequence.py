@@ -142,8 +142,10 @@ def _walk(
         *(d for d, is_used in zip(combine.dtypes, used, strict=True) if is_used),
     ]
     wanted = [i for i, is_used in enumerate(used) if is_used]
-    has_stretches = stretch_of(combine, wanted, shape[axis]) < shape[axis]
-    if has_stretches:
+    stretch = stretch_of(combine, wanted, shape[axis])
+    if stretch < shape[axis]:
         dtypes += combine.dtypes
+    else:
+        stretch = 0
     most = most_of(combine, segmented) if are_carried(combine, used) else None
-    return Walk(shape_of(shape, axis), words_of(dtypes), reverse, most, has_stretches)
+    return Walk(shape_of(shape, axis), words_of(dtypes), reverse, most, stretch)

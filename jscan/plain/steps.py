@@ -139,6 +139,9 @@ class Steps:
         self.has_stretches = self.stretch < walk.full[1]
         self.has_prefix = self.has_stretches or bool(start)
         self.carried = combine.carried(self.wanted)
+        # Where a stretch has a loop of its own the result before it is made as it begins.
+        anew = self.has_stretches and not walk.has_loops_of_stretches
+        self.keeps_last = exclusive or anew
         # All that is between a prefix and a result is combined with it.
         self.local = range(combine.num_leaves) if self.has_prefix else self.carried
 
@@ -146,7 +149,8 @@ class Steps:
         """What is handed to the first element. Where nothing is said of a value it is not used."""
         some = self._elements(read)
         local = _of(some, self.local)
-        prefix = last = _of(some, self.carried if self.has_stretches or self.exclusive else [])
+        prefix = _of(some, self.carried if self.has_stretches or self.exclusive else [])
+        last = prefix if self.keeps_last else {}
         if self.exclusive:
             last = self._identities(last)
         like = read(self.leaves[0] if self.flags is None else self.flags)
@@ -173,7 +177,12 @@ class Steps:
         local, last, prefix, reaches, head = state
         xs = self._elements(place.of)
         local = _of(xs, self.local) if place.is_first else self._combined(local, xs, self.local)
-        if self.has_stretches and place.begins_turn and not place.is_first:
+        if place.begins:
+            prefix = last if self.keeps_last else self._result(prefix, reaches, state.local)
+            local, reaches = _of(xs, self.local), reaches | True
+        elif (
+            self.has_stretches and place.begins is None and place.begins_turn and not place.is_first
+        ):
             # A stretch begins where a turn does, behind the element that is apart.
             begins = place.number & np.int32(self.stretch - 1) == 1
             local = _chosen(begins, xs, local)
@@ -188,13 +197,21 @@ class Steps:
             reaches = reaches & ~restarts
             if self.exclusive:
                 shown = _chosen(restarts, self._identities(last), last)
-        values = _of(local, self.carried)
-        if self.has_prefix:
-            values = _chosen(reaches, self._combined(prefix, local, self.carried), values)
+        # In a stretch that has a loop of its own the prefix reaches all, but for restarts.
+        inside = place.begins is not None and self.flags is None
+        values = self._result(prefix, None if inside else reaches, local)
         if not self.exclusive:
             shown = values
         results = [shown[i] for i in self.wanted]
         return results, State(local, _of(values, last), prefix, reaches, head)
+
+    def _result(self, prefix: Leaves, reaches: jax.Array | None, local: Leaves) -> Leaves:
+        """What is combined so far, behind the prefix where that ``reaches``: everywhere if None."""
+        values = _of(local, self.carried)
+        if not self.has_prefix:
+            return values
+        joined = self._combined(prefix, local, self.carried)
+        return joined if reaches is None else _chosen(reaches, joined, values)
 
     def _elements(self, read: Read) -> Leaves:
         return self._wide(map(read, self.leaves))
