@@ -58,7 +58,8 @@ def scan_in_sequence(
     results = [d for d, is_used in zip(narrow, used, strict=True) if is_used]
     if 0 in shape:
         return [jnp.zeros(shape, d) for d in results]
-    walk = _walk(combine, used, shape, axis=axis, reverse=reverse, segmented=segmented)
+    form: dict[str, Any] = {"reverse": reverse, "segmented": segmented, "exclusive": exclusive}
+    walk = _walk(combine, used, shape, axis=axis, **form)
     written = results
     if walk.beside == 1:  # one by one is a slow way to convert elements
         operands = (
@@ -68,8 +69,8 @@ def scan_in_sequence(
         written = [d for d, is_used in zip(combine.dtypes, used, strict=True) if is_used]
     alike = extent.vary_alike([*operands, *begin])
     every = [elements_of(x, shape, axis) for x in alike]
-    form = Trees if walk.turn > 1 and has_trees(combine, used, segmented) else Steps
-    steps = form(
+    kind = Trees if walk.turn > 1 and has_trees(combine, used, segmented) else Steps
+    steps = kind(
         combine,
         every[:count],
         None if flags is None else every[count],
@@ -112,6 +113,7 @@ def is_faster_in_sequence(
     axis: int,
     reverse: bool,
     segmented: bool,
+    exclusive: bool,
     used: Sequence[bool],
     start: Sequence[jax.Array] | None = None,
     **_: Any,
@@ -123,7 +125,8 @@ def is_faster_in_sequence(
     is_long = shape[axis] > OF_LOGARITHMS and math.prod(shape) <= AS_TREES
     if is_long and not (reverse or segmented) and is_of_logarithms(combine.jaxpr):
         return False
-    walk = _walk(combine, used, shape, axis=axis, reverse=reverse, segmented=segmented)
+    form: dict[str, Any] = {"reverse": reverse, "segmented": segmented, "exclusive": exclusive}
+    walk = _walk(combine, used, shape, axis=axis, **form)
     return walk.is_compiled_whole(is_fast(combine.jaxpr))
 
 
@@ -135,6 +138,7 @@ def _walk(
     axis: int,
     reverse: bool,
     segmented: bool,
+    exclusive: bool,
 ) -> Walk:
     """The way through the arrays. Each element reads leaves, and writes results and a prefix."""
     dtypes = [
@@ -148,4 +152,4 @@ def _walk(
     else:
         stretch = 0
     most = most_of(combine, segmented) if are_carried(combine, used) else None
-    return Walk(shape_of(shape, axis), words_of(dtypes), reverse, most, stretch)
+    return Walk(shape_of(shape, axis), words_of(dtypes), reverse, most, stretch, exclusive)

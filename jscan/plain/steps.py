@@ -94,7 +94,7 @@ class State(NamedTuple):
 
     Attributes:
       local: what is combined since the stretch began, or the scan restarted in it.
-      last: the result before this one.
+      last: the result before this one, where that is handed on.
       prefix: the result before the stretch.
       reaches: whether the prefix is part of the result.
       head: the head flag of the element before this one.
@@ -140,8 +140,7 @@ class Steps:
         self.has_prefix = self.has_stretches or bool(start)
         self.carried = combine.carried(self.wanted)
         # Where a stretch has a loop of its own the result before it is made as it begins.
-        anew = self.has_stretches and not walk.has_loops_of_stretches
-        self.keeps_last = exclusive or anew
+        self.keeps_last = exclusive or (self.has_stretches and not walk.has_loops_of_stretches)
         # All that is between a prefix and a result is combined with it.
         self.local = range(combine.num_leaves) if self.has_prefix else self.carried
 
@@ -178,7 +177,7 @@ class Steps:
         xs = self._elements(place.of)
         local = _of(xs, self.local) if place.is_first else self._combined(local, xs, self.local)
         if place.begins:
-            prefix = last if self.keeps_last else self._result(prefix, reaches, state.local)
+            prefix = self._result(prefix, reaches, state.local)
             local, reaches = _of(xs, self.local), reaches | True
         elif (
             self.has_stretches and place.begins is None and place.begins_turn and not place.is_first
