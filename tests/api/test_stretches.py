@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 
 import jscan
 from jscan.plain.serial import BY_LANES, Walk
 from jscan.plain.steps import SHORTEST
 from tests import reference
 from tests.cases import head_flags
+from tests.devices.layouts import mesh_of
 from tests.functions import affine, last_write
 
 LENGTHS = (9, SHORTEST, SHORTEST + 1, SHORTEST + 2, 2 * SHORTEST + 1, 335)
@@ -104,3 +107,31 @@ def test_integers_have_no_stretches(monkeypatch):
     x = np.ones((300, BY_LANES), np.int32)
     reference.assert_equal(np.asarray(jscan.cumsum(x, 0)), np.cumsum(x, 0, dtype=np.int32))
     assert taken == [False]
+
+
+@pytest.mark.parametrize("varies", ["lanes", "flags", "start"])
+def test_lanes_of_several_devices(varies, monkeypatch):
+    """Inside of `shard_map`, where what a loop carries has to vary as what it is made of does."""
+    taken = walked(monkeypatch)
+    rng = np.random.default_rng(8)
+    lanes, flags = 4 * BY_LANES, rng.random((200, 4 * BY_LANES)) < 0.05
+    x = rng.integers(-2, 3, (200, lanes)).astype(np.float32)
+    first = np.arange(lanes, dtype=np.float32)
+    if varies != "lanes":  # the same lanes on all devices
+        x, first = np.tile(x[:, :BY_LANES], 4), np.tile(first[:BY_LANES], 4)
+    divided, given = P(None, "a"), (x, flags, first)
+    specs = {"lanes": (divided, divided, P("a")), "flags": (P(), divided, P())}
+    into = specs.get(varies, (P(), P(), P("a")))
+
+    def part(x: Any, flags: Any, first: Any) -> Any:
+        return jscan.cumsum(x, 0, segments=flags, init=first)
+
+    parts = (slice(None) if "a" in spec else slice(BY_LANES) for spec in into)
+    operands = [array[..., p] for array, p in zip(given, parts, strict=True)]
+    run = jax.shard_map(part, mesh=mesh_of(4), in_specs=into, out_specs=divided)
+    found = jax.jit(run)(*operands)
+    whole = [
+        array if "a" in s else np.tile(array, 4) for array, s in zip(operands, into, strict=True)
+    ]
+    assert taken == [True]
+    reference.assert_equal(np.asarray(found), np.asarray(part(*whole)))

@@ -161,6 +161,7 @@ def test_odd_lanes():
     assert cut(8389, width=2, **logaddexp) == (16, 128, 4)
     welford_of_doubles: dict[str, Any] = {"width": 24, "leaves": 3, "equations": 15}
     assert cut(10281, segmented=True, **welford_of_doubles) == (16, 32, 1)
+    assert cut(10281, segmented=True, integers=True, **welford_of_doubles)[1:] == (128, 4)
 
 
 @pytest.mark.parametrize(

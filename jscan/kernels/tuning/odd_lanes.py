@@ -5,6 +5,7 @@ Sectors at both ends of a tile's rows are another program's too, so that tiles a
 
 from __future__ import annotations
 
+from jscan.kernels.tuning import slow_doubles
 from jscan.kernels.tuning.cut import LIGHT, SECTOR, Shape
 from jscan.kernels.tuning.long_steps import is_complex_logaddexp
 
@@ -99,5 +100,5 @@ def _by_segments(shape: Shape, *, light: bool) -> Cut | None:
     if shape.logaddexp and kind == (1, 4) and shape.n >= 4096:
         return (32, 64, 2) if shape.exclusive else (32, 32, 1)
     halves = shape.logaddexp and kind == (1, 2) and shape.exclusive
-    doubles = kind == (3, 24) and shape.even
+    doubles = slow_doubles.are_three(shape)
     return (16, 32, 1) if halves or doubles or is_complex_logaddexp(shape) else None

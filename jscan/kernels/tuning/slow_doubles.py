@@ -21,7 +21,7 @@ WIDE = 32
 
 def are_folded(shape: Shape) -> bool:
     """Whether threads fold neighbours as `folds` says."""
-    return _has_roots(shape) or _is_pair(shape) or _are_three(shape)
+    return _has_roots(shape) or _is_pair(shape) or are_three(shape)
 
 
 def _has_roots(shape: Shape) -> bool:
@@ -32,7 +32,7 @@ def _is_pair(shape: Shape) -> bool:
     return is_heavy_wide_pair(shape) and not shape.complex
 
 
-def _are_three(shape: Shape) -> bool:
+def are_three(shape: Shape) -> bool:
     """Whether there are three float64 under as many steps as Welford's."""
     doubles = (shape.leaves, shape.width) == (3, 24) and shape.even
     doubles &= not (shape.integers or shape.complex or shape.long_steps)
