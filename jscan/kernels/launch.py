@@ -66,6 +66,7 @@ class Cut:
         woven: int = 0,
         may_repeat: bool = False,
         abreast: int = 1,
+        lanes_of_rows: bool = False,
     ):
         """Cuts operands that are broadcast to the shape ``full``, along ``axis``.
 
@@ -77,7 +78,8 @@ class Cut:
         The first operands have so many ``numbers`` an element, the others one. Tiles are ``woven``
         of so many positions a thread, and then held in scan order where ``reverse``, and cut from
         the front where they would not begin with words. Operands that repeat their lanes are read
-        in place where they ``may_repeat`` them. Of lanes so many are ``abreast``, in a word.
+        in place where they ``may_repeat`` them. Of lanes so many are ``abreast``, in a word. Those
+        of all rows may be one row's, ``lanes_of_rows``.
         """
         self.tuned = tuned
         in_words = [abreast > 1 and x.size == math.prod(full) for x in operands]
@@ -113,6 +115,8 @@ class Cut:
         else:
             per_word = max(1, sliding.WORD // max(widths))
             self.geometry = dataclasses.replace(self.geometry, together=1, per_word=per_word)
+        if lanes_of_rows:
+            self.geometry = self.geometry.with_lanes_of_rows()
         word = VECTOR if len(widths) > 1 else 16 // min(widths)
         if by_words:
             self.geometry = self.geometry.by_words(word, tuned.strip_or_tile)

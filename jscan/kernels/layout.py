@@ -134,11 +134,20 @@ class Geometry:
     per_word: int = 1  # elements of a word by which tiles that share lanes are read and written
     abreast: int = 1  # lanes of the array in one of the tile, which is a word of so many numbers
     narrow_lanes: int = 0  # lanes of the array, where several are abreast (`jscan.kernels.abreast`)
+    of_row: int = 0  # lanes of each row, where lanes are those of all rows; else 0
+    row_by_row: bool = False  # whether programs of a row's tiles are neighbours
 
     @property
     def elements(self) -> int:
         """The number of elements of the array."""
         return self.outer * self.n * (self.narrow_lanes or self.inner)
+
+    @property
+    def whole(self) -> View:
+        """The view of an array that is no broadcast."""
+        inner = self.of_row or self.inner
+        outer = self.outer * self.inner // inner
+        return View((outer, self.n, inner), (1, outer))
 
     @property
     def tiles(self) -> int:
@@ -175,6 +184,13 @@ class Geometry:
             # A tile of one word has no dimension left once it is taken apart.
             at_once = math.gcd(at_once, max(min(self.length, strip) // 2, 1))
         return dataclasses.replace(self, mirrored=True, at_once=at_once)
+
+    def with_lanes_of_rows(self) -> Geometry:
+        """The same, one row of all rows' lanes."""
+        lanes = self.outer * self.inner
+        assert self.rows == self.word == self.abreast == 1, "a tile is of lanes"
+        assert self.shared == self.woven == self.row == 0, "lanes are apart"
+        return dataclasses.replace(self, outer=1, inner=lanes, of_row=self.inner, together=1)
 
     def in_words(self, abreast: int) -> Geometry:
         """The same with so many lanes of the array in each of its own."""
@@ -267,6 +283,18 @@ class Geometry:
     def programs(self) -> int:
         """The number of tiles in all, each of them a program's."""
         return self.tiles * self.row_blocks * self.lane_blocks
+
+    def place(self, program: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """The place of a program's tile across the lanes, across the rows, and along the axis.
+
+        Tiles along the axis are numbered slowest, so that a tile's predecessors in its row have
+        lower program numbers and, where there are many rows, ran long before; or rows are.
+        """
+        lane_block = lax.rem(program, np.int32(self.lane_blocks))
+        rest = lax.div(program, np.int32(self.lane_blocks))
+        fast = np.int32(self.tiles if self.row_by_row else self.row_blocks)
+        first, second = lax.rem(rest, fast), lax.div(rest, fast)
+        return (lane_block, second, first) if self.row_by_row else (lane_block, first, second)
 
     @property
     def shape(self) -> tuple[int, ...]:

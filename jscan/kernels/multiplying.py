@@ -11,7 +11,7 @@ from jax.extend import core
 
 from jscan import extent, pairs
 from jscan.combine import accumulation_dtype
-from jscan.kernels import engines, launch, reducing, scanning, tuning
+from jscan.kernels import engines, launch, reducing, refusals, tuning
 from jscan.kernels.engines import Engine
 from jscan.kernels.operator import Inexpressible, prepared_function, trace_scalars
 
@@ -39,7 +39,7 @@ def why_no_product(
     except Inexpressible as error:
         return str(error)
     full = extent.shape_along(axis, columns, *entries, dense, bounds)
-    return scanning.why_not(
+    return refusals.why_not(
         [jax.ShapeDtypeStruct(full, dtype)],
         combine=pairs.combine_of(pair, dtype),
         axis=axis,

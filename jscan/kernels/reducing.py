@@ -69,7 +69,7 @@ def reduce(
     They are read in an ``order``, if there is one: the descriptor's is that of the places in it,
     and leaves have places in 32 bits. Where elements are `Made`, the leaves are what lies in place.
 
-    Every operand's dimensions are full or 1. Runs where `scanning.why_not` finds nothing to
+    Every operand's dimensions are full or 1. Runs where `refusals.why_not` finds nothing to
     object to, on arrays that have elements.
     """
     elements = leaves if made is None else made.elements
@@ -99,6 +99,10 @@ def reduce(
     if order is not None:
         flat, order_view = launch.view(order, full, axis)
         described.append(flat)
+        if cut.geometry.row_blocks > 1:
+            # What a row's tiles gather is in the cache while no other rows are: sums of (2048,
+            # 32768), float32, into 8 by a plan each, 590 µs and 301 (H200, 2026-11-29).
+            cut.geometry = dataclasses.replace(cut.geometry, row_by_row=True)
     identity = None if combine.identity is None else tuple(real_identity(combine.identity))
     product = None
     if made is not None:

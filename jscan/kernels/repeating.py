@@ -7,7 +7,7 @@ import numpy as np
 from jax import lax
 
 from jscan.kernels import language
-from jscan.kernels.layout import Geometry, Period
+from jscan.kernels.layout import Geometry, Period, View
 from jscan.kernels.words import Address
 
 
@@ -30,3 +30,22 @@ def lanes(g: Geometry, block: jax.Array, lane: jax.Array, stride: int, period: P
         return [(lax.rem(one, np.int32(count)), stride)]
     number = block * np.int32(g.lane_step) + lane
     return [(lax.rem(lax.div(number, np.int32(repeat)), np.int32(count)), stride)]
+
+
+def lanes_of_rows(g: Geometry, block: jax.Array, lane: jax.Array, view: View) -> Address:
+    """The terms of an address that tell the lanes of a tile apart, which are those of all rows."""
+    number = lane if g.lanes == 1 else block * np.int32(g.lanes) + lane
+    row = lax.div(number, np.int32(g.of_row))
+    within = number - row * np.int32(g.of_row)
+    row_stride, _, lane_stride = view.strides
+    terms = []
+    for place, count, period, stride in (
+        (row, g.inner // g.of_row, view.row_period, row_stride),
+        (within, g.of_row, view.lane_period or (1, g.of_row), lane_stride),
+    ):
+        repeat, own = period
+        if own > 1 and stride:
+            whole = period == (1, count)
+            found = place if whole else lax.rem(lax.div(place, np.int32(repeat)), np.int32(own))
+            terms.append((found, stride))
+    return terms

@@ -22,7 +22,6 @@ import jax
 import numpy as np
 
 from jscan import extent
-from jscan.called import Leaf
 from jscan.combine import Combine
 from jscan.kernels import (
     abreast,
@@ -47,55 +46,13 @@ from jscan.kernels.launch import (
     Cut,
     joined,
     readable,
-    why_not_dtypes,
 )
-from jscan.kernels.operator import Inexpressible, front, prepare
+from jscan.kernels.operator import front, prepare
 from jscan.kernels.spreading import Bits
 from jscan.kernels.start import placed
 from jscan.kernels.strategies import LOOKING, settled, single_pass
 from jscan.logsums import is_complex_logaddexp, is_logaddexp
 from jscan.starts import Start
-
-
-def why_not(
-    leaves: Sequence[Leaf],
-    *,
-    combine: Combine,
-    axis: int,
-    exclusive: bool,
-    method: str,
-    tile: tuning.Tuning | None = None,
-    full: Sequence[int] | None = None,
-) -> str | None:
-    """Why no kernel (of this method) can run this scan, of the shape ``full``; None if one can."""
-    reason = why_not_dtypes(leaves)
-    if reason is not None:
-        return reason
-    try:
-        operator = prepare(combine)
-    except Inexpressible as error:
-        return str(error)
-    if exclusive and combine.identity is None:
-        return "an exclusive scan needs the operator's identity"
-    shape = tuning.Shape.of(leaves, axis, operator, segmented=False, tile=tile, full=full)
-    return why_not_shape(shape, method)
-
-
-def why_not_shape(shape: tuning.Shape, method: str) -> str | None:
-    """Why no kernel (of this method) can run on operands of this shape; None if one can."""
-    if method == "block" and tuning.block(shape) is None:
-        limit = tuning.longest_block(shape)
-        return f"rows of {shape.n} elements do not fit one tile (at most {limit} here)"
-    cut = tuning.chosen(shape, method, tuning.SCAN)
-    pairs = (
-        (shape.outer, cut.rows),
-        (shape.n, cut.length),
-        (shape.inner, max(1, cut.lanes - cut.shared)),
-    )
-    programs = math.prod(-(-extent // size) for extent, size in pairs)
-    if programs >= 2**31:
-        return f"it takes {programs} programs, more than one launch can have"
-    return None
 
 
 def scan(
@@ -141,7 +98,23 @@ def scan(
     written = tuple(w for dtype in results for w in read_dtypes(dtype))
     shape = tuning.Shape.of(leaves, axis, operator, segmented=segmented, tile=tile, full=full)
     of_results, row = full, 0
-    if before is None and method in LOOKING:
+    wanted = tuple(u for d, u in zip(results, used, strict=True) for _ in read_dtypes(d))
+    real_used = tuple(u for d, u in zip(results, used, strict=True) for _ in real_dtypes(d))
+    of_pairs = zip(operands, written, strict=True)
+    wider = any(result.itemsize > leaf.dtype.itemsize for leaf, result in of_pairs)
+    known = dataclasses.replace(
+        shape,
+        few_results=2 * sum(real_used) <= shape.leaves,
+        exclusive=exclusive,
+        own_flags=marks is not None and marks.differ_beside(axis, full),
+        wider_results=wider,
+        logaddexp=_is_linear(combine) and not (wider or (combine.apart and exclusive)),
+    )
+    alone = shape.inner == 1 and marks is not None and not marks.are_shared(full)
+    asked = dataclasses.replace(known, own_flags=known.own_flags or alone)
+    together = method == "auto" and before is None and tuning.suits_lanes_of_rows(asked)
+    together &= all(x.size == math.prod(full) for x in operands)
+    if before is None and method in LOOKING and not together:
         of_rows = (
             marks is not None and marks.are_shared(full) and tuning.suits_repeated_flags(shape)
         )
@@ -149,22 +122,14 @@ def scan(
         row = _row([*operands, *beside_leaves], written, full, shape, reverse=reverse)
         if row and of_rows and marks is not None:
             marks = marks.of_rows(shape.outer)
+    shape = known
+    if together:
+        shape, method = shape.of_all_rows(), "block"
     if row:
         operands = [x.reshape(-1) for x in operands]
         full, axis = (math.prod(full),), 0
         method = single_pass(method, shape)
         shape = dataclasses.replace(shape, outer=1, n=full[0])
-    wanted = tuple(u for d, u in zip(results, used, strict=True) for _ in read_dtypes(d))
-    real_used = tuple(u for d, u in zip(results, used, strict=True) for _ in real_dtypes(d))
-    few = 2 * sum(real_used) <= shape.leaves
-    own = marks is not None and marks.differ_beside(axis, full)
-    of_pairs = zip(operands, written, strict=True)
-    wider = any(result.itemsize > leaf.dtype.itemsize for leaf, result in of_pairs)
-    shape = dataclasses.replace(
-        shape, few_results=few, exclusive=exclusive, own_flags=own, wider_results=wider
-    )
-    summed = _is_linear(combine) and not (combine.apart and exclusive)
-    shape = dataclasses.replace(shape, logaddexp=summed and not wider)
     down = tuning.down_lanes(shape) if method == "auto" else None
     if down or (method == "auto" and tuning.suits_two_passes(shape, sum(real_used))):
         method = "reduce_then_scan"
@@ -176,8 +141,8 @@ def scan(
     walks = row > 0 and not segmented and _neutral_is_known(combine, real_used)
     if lanes is not None:
         tuned = lanes.tuned
-    elif down:
-        tuned = down
+    elif down or together:
+        tuned = down or tuning.lanes_of_rows(shape)
     elif row:
         tuned = tuning.rows(shape, row, walks=walks, exclusive=exclusive, reverse=reverse)
     else:
@@ -226,6 +191,7 @@ def scan(
         woven=woven,
         may_repeat=True,
         abreast=1 if lanes is None else lanes.count,
+        lanes_of_rows=together,
     )
     cut, flag_bits = cut_into(operands), None
     if marks is not None and takes_bits:

@@ -47,7 +47,7 @@ def scan_elements(
     """Scans ``arrays`` along ``axis``, whose last dimension holds the numbers of each element.
 
     Returns the ``used`` ones, or why they cannot be read and written as they lie. The method is one
-    that `scanning.why_not` has nothing to say against. ``flags`` have one dimension less, and
+    that `refusals.why_not` has nothing to say against. ``flags`` have one dimension less, and
     ``start`` holds what comes before the first element of each array. Of each array the element so
     many places ``behind`` in scan order is read; what there is none of is undefined.
     """

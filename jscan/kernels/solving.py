@@ -29,7 +29,7 @@ from jscan.combine import scalar_jaxpr
 from jscan.derivatives import recurrence
 from jscan.derivatives.components import Component
 from jscan.derivatives.jacobian import Source
-from jscan.kernels import elements, engines, language, launch, scanning, tuning
+from jscan.kernels import elements, engines, language, launch, refusals, scanning, tuning
 from jscan.kernels.description import Scan
 from jscan.kernels.engines import Engine
 from jscan.kernels.language import Ref
@@ -259,7 +259,7 @@ def why_no_tangent(
         return str(error)
     reason = launch.why_not_dtypes(operands)
     shape = tangent_shape(operands, component, axis, False, tile)
-    return reason or scanning.why_not_shape(shape, method)
+    return reason or refusals.why_not_shape(shape, method)
 
 
 def tangent_shape(

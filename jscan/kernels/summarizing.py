@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from jscan.kernels import engines, launch, reducing, scanning
+from jscan.kernels import engines, launch, reducing, refusals
 from jscan.kernels.engines import Engine
 from jscan.kernels.operator import Inexpressible, prepared_function, trace_scalars
 from jscan.made import SUMMARIES, combine_of
@@ -35,7 +35,7 @@ def why_not(
         return str(error)
     combine = combine_of(summary, dtype)
     elements = [jax.ShapeDtypeStruct(full, own) for own in combine.dtypes]
-    return scanning.why_not(elements, combine=combine, exclusive=False, **how)
+    return refusals.why_not(elements, combine=combine, exclusive=False, **how)
 
 
 def summary(

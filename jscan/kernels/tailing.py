@@ -33,7 +33,7 @@ def tail(
 ) -> list[jax.Array]:
     """The results of ``tail_p``.
 
-    Every operand's dimensions are full or 1. Runs where `scanning.why_not` finds nothing to object
+    Every operand's dimensions are full or 1. Runs where `refusals.why_not` finds nothing to object
     to, on arrays that have elements.
     """
     full = np.broadcast_shapes(*(leaf.shape for leaf in leaves), flags.shape)

@@ -48,12 +48,7 @@ class Tile:
 
     def __init__(self, geometry: Geometry, program: jax.Array):
         g = self.geometry = geometry
-        # Tiles are numbered slowest, so that a tile's predecessors in its row have lower program
-        # numbers and, where there are many rows, ran long before.
-        self.lane_block = lax.rem(program, np.int32(g.lane_blocks))
-        rest = lax.div(program, np.int32(g.lane_blocks))
-        self.row_block = lax.rem(rest, np.int32(g.row_blocks))
-        self.index = lax.div(rest, np.int32(g.row_blocks))
+        self.lane_block, self.row_block, self.index = g.place(program)
         self.inside = self.within_row = self.accessed = False
         self.may_end = g.n % g.length != 0
 
@@ -78,12 +73,17 @@ class Tile:
 
     def terms(self, view: View, shift: int) -> Address:
         """The address of each element, ``shift`` positions to the left."""
-        g = self.geometry
-        _, stride, lane_stride = view.strides
-        terms = [*self.start(stride, shift), (self.offset(), stride)]
+        g, (_, stride, lane_stride) = self.geometry, view.strides
+        lane, place = self._iota(len(g.shape) - 1), self.offset()
+        if g.of_row == 1:
+            place = place * language.opaque(
+                jnp.int32(1)
+            )  # positions are neighbours, not a thread's
+        terms = [*self.start(stride, shift), (place, stride)]
+        if g.of_row:
+            return terms + repeating.lanes_of_rows(g, self.lane_block, lane, view)
         terms += self.row_terms(view, lambda: self._iota(0))
-        lane = self._iota(len(g.shape) - 1)
-        return [*terms, *self.lane_terms(lane_stride, lane, view.lane_period)]
+        return terms + self.lane_terms(lane_stride, lane, view.lane_period)
 
     def row_terms(self, view: View, within: Callable[[], jax.Array]) -> Address:
         """The terms of an address that tell rows apart; ``within`` numbers those of a tile."""
@@ -110,6 +110,7 @@ class Tile:
 
     def lane_terms(self, stride: int, lane: jax.Array, period: Period | None = None) -> Address:
         """The term of an address that tells lanes of a ``period`` apart; none if they share."""
+        assert not self.geometry.of_row, "lanes are those of several rows"
         if not stride:
             return []
         if period is not None:
@@ -282,8 +283,7 @@ class Tile:
             assert where is None, "nothing is left out of tiles of scans"
             return self.as_accessed().store(ref, *turned(g, values))
         if g.word == 1:
-            view = View((g.outer, g.n, g.inner), (1, g.outer))
-            terms = self._limited(self.terms(view, 0), ref.dtype, 0)
+            terms = self._limited(self.terms(g.whole, 0), ref.dtype, 0)
             masks = [mask for mask in (self.mask(0), where) if mask is not None]
             mask = functools.reduce(lax.bitwise_and, masks) if masks else None
             return language.store(ref, terms, values, mask=mask)

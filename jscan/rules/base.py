@@ -38,7 +38,7 @@ Form: TypeAlias = Callable[..., list[jax.Array]]
 
 
 class NoKernel(Exception):
-    """The reason why no kernel can run, raised by a form in kernels."""
+    """The reason why no kernel can run, or had better not, raised by a form in kernels."""
 
 
 def register(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -71,6 +72,12 @@ def scan_in_kernels(
     if reason is not None:
         raise base.NoKernel(reason)
     flags = given.flags
+    own = flags is None or (kind == "flags" and flags.size == math.prod(full))
+    if method == "auto" and tile is None and own and not started:
+        call: dict[str, Any] = {"combine": combine, "axis": axis, "exclusive": exclusive}
+        call |= {"full": full}
+        if kernels.suits_no_kernel(leaves, flags, **call):
+            raise base.NoKernel("two positions are combined in one loop of XLA's")
     if flags is not None and kind in ("offsets", "ends"):
         to_words = kernels.words_of_bounds if kind == "offsets" else kernels.words_of_ends
         flags = to_words(flags, axis=axis, n=full[axis], interpret=interpret)

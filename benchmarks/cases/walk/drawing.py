@@ -128,14 +128,6 @@ def _derived(
     )
 
 
-def _compiles(peer: str, drawn: Drawn) -> bool:
-    """Whether XLA compiles the peer for rows of a batch.
-
-    Scattered sums of complex64, 32 rows of 418 into 210, end the process (jaxlib 0.11.2, H200).
-    """
-    return not (peer.startswith("jax.ops") and any(x.dtype[:7] == "complex" for x in drawn.leaves))
-
-
 def _mapped(rng: random.Random, drawn: Drawn, rows: int) -> Drawn:
     """The call for each of so many rows or lanes; what describes segments may be shared."""
     own, rank = len(drawn.leaves), len(drawn.shape.extents)
@@ -171,7 +163,7 @@ def _mapped(rng: random.Random, drawn: Drawn, rows: int) -> Drawn:
         leaves=operands[:own],
         others=operands[own:],
         results=tuple(batched(x) for x in drawn.results),
-        peers={peer: of_rows(run) for peer, run in drawn.peers.items() if _compiles(peer, drawn)},
+        peers={peer: of_rows(run) for peer, run in drawn.peers.items()},
         steps=call(checks.worst_row, drawn.steps, in_axes, out_axes) if drawn.steps else None,
         reference=of_rows(drawn.reference) if drawn.reference else None,
         moved=moved,

@@ -30,6 +30,9 @@ from jscan.kernels.tuning.cut import THREADS as THREADS
 from jscan.kernels.tuning.cut import Shape as Shape
 from jscan.kernels.tuning.cut import Tuning as Tuning
 from jscan.kernels.tuning.cut import next_power_of_2 as next_power_of_2
+from jscan.kernels.tuning.few_positions import lanes_of_rows as lanes_of_rows
+from jscan.kernels.tuning.few_positions import suits_lanes_of_rows as suits_lanes_of_rows
+from jscan.kernels.tuning.few_positions import suits_no_kernel as suits_no_kernel
 from jscan.kernels.tuning.folding import folded as folded
 from jscan.kernels.tuning.folds import Rows as Rows
 from jscan.kernels.tuning.grouped import copies as copies

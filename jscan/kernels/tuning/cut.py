@@ -165,6 +165,10 @@ class Shape:
             self, inner=inner, width=width, widened=False, widened_sums=False
         )
 
+    def of_all_rows(self) -> Shape:
+        """The same as one row, whose lanes are those of all rows."""
+        return dataclasses.replace(self, outer=1, inner=self.outer * self.inner)
+
     @property
     def words(self) -> int:
         """The 32-bit words that an element takes, rounded up to a power of two."""
