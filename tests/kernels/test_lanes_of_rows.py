@@ -259,6 +259,8 @@ def test_where_lanes_alone_are_side_by_side():
     assert not suits(shape_of(4, 1, 8, 2, complex=True, **LOGADDEXP))
     assert suits(shape_of(3, 1, 4, own_flags=True, **LOGADDEXP))
     assert not suits(shape_of(3, 1, 4, **LOGADDEXP))
+    assert suits(shape_of(3, 1, 8, exclusive=True, **LOGADDEXP))
+    assert not suits(shape_of(5, 1, 2, exclusive=True, **LOGADDEXP))
     assert not suits(shape_of(3, 1, 1, own_flags=True))
 
 
@@ -273,6 +275,9 @@ def test_where_no_kernel_runs():
     assert not suits(shape_of(2, 2, 1, own_flags=True))
     assert suits(shape_of(2, 1, 4, own_flags=True, **LOGADDEXP))
     assert not suits(shape_of(2, 1, 4, own_flags=True, exclusive=True, **LOGADDEXP))
+    assert suits(shape_of(2, 1, 4, own_flags=True))
+    assert not suits(dataclasses.replace(shape_of(2, 1, 4, own_flags=True), outer=2**20 + 1))
+    assert not suits(shape_of(2, 1, 4, own_flags=True, exclusive=True))
     assert suits(shape_of(2, 1, 3, 2, even=False, narrowest=1))
     assert not suits(shape_of(2, 1, 5, 2, even=False, narrowest=1))
     assert not suits(shape_of(3, 1, 8, own_flags=True))
@@ -291,7 +296,9 @@ def test_tiles_of_such_lanes():
     ("inner", "dtype", "call", "own", "count"),
     [
         (1, "int64", jscan.cumsum, True, 0),
-        (1, "float32", jscan.cumsum, True, 1),
+        (1, "float32", jscan.cumsum, True, 0),
+        (1, "float32", jscan.cumsum, False, 1),
+        (1, "float16", jscan.cumsum, True, 1),
         (2, "float32", jscan.cumsum, True, 0),
         (2, "float32", jscan.cumsum, False, 1),
         (2, "uint8", jscan.cumsum, True, 1),
