@@ -210,7 +210,7 @@ def test_programs_of_a_row_are_neighbours():
         assert slowest == sorted(slowest)
 
 
-LOGADDEXP = {"equations": 9, "long_steps": True, "logaddexp": True}
+LOGADDEXP: dict[str, Any] = {"equations": 9, "long_steps": True, "logaddexp": True}
 
 
 def shape_of(n: int, inner: int, width: int, leaves: int = 1, **more: Any) -> Shape:
@@ -243,8 +243,9 @@ def test_where_lanes_are_side_by_side():
     assert not suits(shape_of(4, 32, 1, own_flags=True))
     assert not suits(shape_of(3, 3, 8, tile=Tuning(4, 64, 1, 1), **LOGADDEXP))
     assert not suits(shape_of(3, 4, 1, own_flags=True, roots=True))
-    assert not suits(Shape(1, 3, 3, 8, 1, segmented=False, **LOGADDEXP))
-    assert not suits(Shape(2**28, 3, 3, 8, 1, segmented=False, **LOGADDEXP))  # beyond 32 bits
+    assert not suits(dataclasses.replace(shape_of(3, 3, 8, **LOGADDEXP), outer=1))
+    far = dataclasses.replace(shape_of(3, 3, 8, **LOGADDEXP), outer=2**28)  # beyond 32 bits
+    assert not suits(far)
 
 
 def test_where_lanes_alone_are_side_by_side():
