@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -32,13 +33,20 @@ def lanes(g: Geometry, block: jax.Array, lane: jax.Array, stride: int, period: P
     return [(lax.rem(lax.div(number, np.int32(repeat)), np.int32(count)), stride)]
 
 
-def lanes_of_rows(g: Geometry, block: jax.Array, lane: jax.Array, view: View) -> Address:
-    """The terms of an address that tell the lanes of a tile apart, which are those of all rows."""
+def lanes_of_rows(
+    g: Geometry, along: Address, block: jax.Array, lane: jax.Array, view: View
+) -> Address:
+    """The address of each element where a tile's lanes are those of all rows.
+
+    The terms ``along`` the axis end with places in the tile. Positions of a lane alone are
+    neighbours in memory: were that known, a thread had positions of several lanes.
+    """
+    *terms, (position, step) = along
+    terms.append((position * language.opaque(jnp.int32(1)) if g.of_row == 1 else position, step))
     number = lane if g.lanes == 1 else block * np.int32(g.lanes) + lane
     row = lax.div(number, np.int32(g.of_row))
     within = number - row * np.int32(g.of_row)
     row_stride, _, lane_stride = view.strides
-    terms = []
     for place, count, period, stride in (
         (row, g.inner // g.of_row, view.row_period, row_stride),
         (within, g.of_row, view.lane_period or (1, g.of_row), lane_stride),

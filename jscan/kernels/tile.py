@@ -74,16 +74,13 @@ class Tile:
     def terms(self, view: View, shift: int) -> Address:
         """The address of each element, ``shift`` positions to the left."""
         g, (_, stride, lane_stride) = self.geometry, view.strides
-        lane, place = self._iota(len(g.shape) - 1), self.offset()
-        if g.of_row == 1:
-            place = place * language.opaque(
-                jnp.int32(1)
-            )  # positions are neighbours, not a thread's
-        terms = [*self.start(stride, shift), (place, stride)]
+        terms = [*self.start(stride, shift), (self.offset(), stride)]
+        if not g.of_row:
+            terms += self.row_terms(view, lambda: self._iota(0))
+        lane = self._iota(len(g.shape) - 1)
         if g.of_row:
-            return terms + repeating.lanes_of_rows(g, self.lane_block, lane, view)
-        terms += self.row_terms(view, lambda: self._iota(0))
-        return terms + self.lane_terms(lane_stride, lane, view.lane_period)
+            return repeating.lanes_of_rows(g, terms, self.lane_block, lane, view)
+        return [*terms, *self.lane_terms(lane_stride, lane, view.lane_period)]
 
     def row_terms(self, view: View, within: Callable[[], jax.Array]) -> Address:
         """The terms of an address that tell rows apart; ``within`` numbers those of a tile."""
