@@ -83,7 +83,7 @@ def test_listed_calls_have_aims(capsys):
         assert step.case.floor is None or step.case.floor < step.case.target
         assert step.drawn.size > 2**21
     kinds = {step.kind: step for step in listed.steps(SMALL)}
-    assert len(kinds) == 22
+    assert len(kinds) == 23
     for step in kinds.values():
         plan(step.case)
     assert main(["walk", "--listed", "--plan", "--only", "0"]) == 0

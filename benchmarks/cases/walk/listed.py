@@ -51,6 +51,14 @@ ROWS = (
     *[("cumlogsumexp", "complex64", (1, LONG), True), ("cummin", "uint64", (1024, 32000), False)],
 )
 """Rows, some in reverse, whose tiles were too long or too short for an H200."""
+FEW_POSITIONS = (
+    *[("cumlogsumexp", "float64", (3, 3)), ("cumlogsumexp", "bfloat16", (8, 2))],
+    *[("cumlogsumexp", "float32", (4, 2)), ("cumlogsumexp", "float64", (3, 1))],
+    *[("cumlogsumexp", "bfloat16", (5, 1)), ("cumlogsumexp", "float64", (2, 1))],
+    *[("cummax", "int8", (3, 4)), ("cummax", "float16", (3, 4)), ("cumsum", "int8", (2, 7))],
+    *[("cumsum", "int32", (2, 1)), ("cumsum", "float32", (2, 2)), ("cumsum", "float32", (3, 2))],
+)
+"""What is scanned along so many positions, beside so many lanes."""
 PERIOD = 100
 """How long segments are on average."""
 BACKWARDS = (False, True)
@@ -87,6 +95,17 @@ def _calls(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
     yield from _backwards_beside_lanes(largest)
     yield from _few_lanes(min(LONG, largest))
     yield from _plain_rows(largest)
+    yield from _few_positions(min(LONG, largest))
+
+
+def _few_positions(size: int) -> Iterator[tuple[str, Aim, Drawn]]:
+    """Axes of few positions with few lanes, whole and by flags of each element's."""
+    for name, dtype, (n, lanes) in FEW_POSITIONS:
+        # So many rows that XLA takes elements by fours, where it is left to XLA.
+        shape = Shape("lanes", (max(size // (n * lanes * 4), 1) * 4, n, lanes), 1)
+        for division in (Division(), flagged(shape, max(n // 2, 1), own=True)):
+            way = Way(False, False, division)
+            yield "few positions", Aim(0.60, None), cumulative(name, dtype, shape, way)
 
 
 def _plain_rows(largest: int) -> Iterator[tuple[str, Aim, Drawn]]:
