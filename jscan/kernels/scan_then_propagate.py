@@ -95,7 +95,7 @@ def _propagate(scan: Scan, program: jax.Array, refs: Sequence[Ref]) -> None:
         first, kinds = tile.load_one(others[0], view, tile.index), kinds[1:]
         first, others = tile.along_positions(first), others[1:]
         leaves.append((tile.positions() >= first).astype(FLAG))
-    whole = View((g.outer, g.n, g.inner), (1, g.outer))
+    whole = g.whole
     kept, outputs = others[: len(kinds)], others[len(kinds) :]
     for ref, kind in zip(kept, kinds, strict=True):
         leaves.append(totals.as_read(tile.load(ref, whole), kind))

@@ -153,8 +153,7 @@ def store(tile: Tile, ref: Ref, parts: Sequence[jax.Array]) -> None:
         return
     g = tile.geometry
     own = _Words(tile, 1, 0).owned(SECTOR // ref.dtype.itemsize)
-    view = View((g.outer, g.n, g.inner), (1, g.outer))
-    language.store(ref, tile.terms(view, 0), values, mask=_all([own, tile.mask(0)]))
+    language.store(ref, tile.terms(g.whole, 0), values, mask=_all([own, tile.mask(0)]))
 
 
 def _store_words(tile: Tile, ref: Ref, here: jax.Array) -> None:
